@@ -25,13 +25,20 @@ from benchmarks.harness import BENCHMARKS, Result, write_run
 
 
 def main(
-    names: Annotated[list[str] | None, typer.Argument(help=f"{', '.join(BENCHMARKS)}; all if none is given.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the figures as JSON.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help=f"{', '.join(BENCHMARKS)}; all if none is given."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the figures as JSON.")
+    ] = None,
 ) -> None:
     """Run benchmarks and print a table each."""
     for name in names or []:
         if name not in BENCHMARKS:
-            raise typer.BadParameter(f"must be one of {', '.join(BENCHMARKS)}, got {name!r}")
+            raise typer.BadParameter(
+                f"must be one of {', '.join(BENCHMARKS)}, got {name!r}"
+            )
     results: dict[str, list[Result]] = {}
     try:
         for name in names or BENCHMARKS:
@@ -51,10 +58,19 @@ def main(
 def show(name: str, lines: list[Result]) -> None:
     """Print the table of a benchmark."""
     title = f"{name}: {(BENCHMARKS[name].__doc__ or '').splitlines()[0]}"
-    table = Table("what", "measured", "±", "target", "", "note", title=title, title_justify="left")
+    table = Table(
+        "what", "measured", "±", "target", "", "note", title=title, title_justify="left"
+    )
     for line in lines:
         spread = "" if line.spread is None else f"{100 * line.spread:.0f} %"
-        table.add_row(line.what, f"{line.figure:.3g} {line.unit}", spread, line.goal, line.verdict, line.note)
+        table.add_row(
+            line.what,
+            f"{line.figure:.3g} {line.unit}",
+            spread,
+            line.goal,
+            line.verdict,
+            line.note,
+        )
     Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 

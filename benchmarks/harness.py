@@ -87,7 +87,11 @@ class Result:
     @property
     def goal(self) -> str:
         """The target in words."""
-        return "" if self.target is None else f"{'≤' if self.at_most else '≥'} {self.target:g}"
+        return (
+            ""
+            if self.target is None
+            else f"{'≤' if self.at_most else '≥'} {self.target:g}"
+        )
 
 
 @dataclass(frozen=True)
@@ -150,11 +154,17 @@ def run_python(*arguments: str, **variables: str) -> str:
         variables: environment variables, in addition to those of this process.
     """
     done = subprocess.run(  # noqa: S603 (this interpreter, with our own arguments)
-        [sys.executable, *arguments], capture_output=True, check=False, text=True, env=os.environ | variables
+        [sys.executable, *arguments],
+        capture_output=True,
+        check=False,
+        text=True,
+        env=os.environ | variables,
     )
     if done.returncode:
         complaint = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise ChildProcessError(f"python {' '.join(arguments)} ended with code {done.returncode}: {complaint}")
+        raise ChildProcessError(
+            f"python {' '.join(arguments)} ended with code {done.returncode}: {complaint}"
+        )
     return done.stdout
 
 
@@ -171,21 +181,41 @@ def machine_facts() -> dict[str, str | int]:
     """Return what figures depend on: the processor, the cores and threads, and the versions."""
     from sstq.kernels.threads import core_count, thread_count
 
-    facts: dict[str, str | int] = {"processor": platform.processor() or platform.machine()}
+    facts: dict[str, str | int] = {
+        "processor": platform.processor() or platform.machine()
+    }
     with suppress(OSError):
-        names = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+        names = re.findall(
+            r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        )
         facts |= {"processor": names[0]} if names else {}
-    facts |= {"cores": core_count(), "threads": thread_count(), "python": platform.python_version()}
-    return facts | {name: metadata.version(name) for name in ("sstq", "numpy", "scipy", "numba")}
+    facts |= {
+        "cores": core_count(),
+        "threads": thread_count(),
+        "python": platform.python_version(),
+    }
+    return facts | {
+        name: metadata.version(name) for name in ("sstq", "numpy", "scipy", "numba")
+    }
 
 
 def write_run(results: Mapping[str, Sequence[Result]], path: Path) -> None:
     """Write the results of a run as JSON, with the facts about the machine."""
     lines = [
-        {"benchmark": name, "what": line.what, "figure": float(line.figure), "unit": line.unit, "spread": line.spread}
+        {
+            "benchmark": name,
+            "what": line.what,
+            "figure": float(line.figure),
+            "unit": line.unit,
+            "spread": line.spread,
+        }
         for name, table in results.items()
         for line in table
     ]
-    document = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine_facts(), "results": lines}
+    document = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine_facts(),
+        "results": lines,
+    }
     with atomic_file(path) as file:
         file.write(json.dumps(document, indent=1, ensure_ascii=False).encode() + b"\n")

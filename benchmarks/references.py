@@ -37,7 +37,9 @@ def blas_on_one_thread() -> AbstractContextManager[object]:
     """Limit BLAS to one thread if threadpoolctl is installed (scikit-learn installs it); otherwise change nothing."""
     if find_spec("threadpoolctl") is None:
         return nullcontext()
-    limits: AbstractContextManager[object] = import_module("threadpoolctl").threadpool_limits(1)
+    limits: AbstractContextManager[object] = import_module(
+        "threadpoolctl"
+    ).threadpool_limits(1)
     return limits
 
 
@@ -86,11 +88,16 @@ def foreign_transform() -> Callable[[Floats], object]:
         raise ImportError("fht-cpu is not installed (pip install fht-cpu)")
     try:
         return partial(import_module("fht_cpu").fht, num_threads=1)
-    except Exception as error:  # compiled for another machine or NumPy it fails in many ways
-        raise ImportError(f"fht-cpu is installed but cannot be used: {error!r}") from error
+    except Exception as error:
+        # compiled for another machine or NumPy it fails in many ways
+        raise ImportError(
+            f"fht-cpu is installed but cannot be used: {error!r}"
+        ) from error
 
 
-def draw_in_numpy(mechanism: SSTQ, y: Floats, rng: np.random.Generator) -> tuple[int, int]:
+def draw_in_numpy(
+    mechanism: SSTQ, y: Floats, rng: np.random.Generator
+) -> tuple[int, int]:
     """Run the second half of Algorithm 1: draw a coordinate of a representation, its token, and the code.
 
     Args:
@@ -100,14 +107,20 @@ def draw_in_numpy(mechanism: SSTQ, y: Floats, rng: np.random.Generator) -> tuple
     """
     j = int(rng.integers(len(y)))
     words, coordinate = mechanism.codebook.values, float(y[j]) / mechanism.bound
-    k = int(np.clip(np.searchsorted(words, coordinate, side="right") - 1, 0, len(words) - 2))
+    k = int(
+        np.clip(np.searchsorted(words, coordinate, side="right") - 1, 0, len(words) - 2)
+    )
     token = k + int(rng.random() < (coordinate - words[k]) / (words[k + 1] - words[k]))
-    probabilities = np.full(len(words), 1 / (math.exp(mechanism.epsilon) + len(words) - 1))
+    probabilities = np.full(
+        len(words), 1 / (math.exp(mechanism.epsilon) + len(words) - 1)
+    )
     probabilities[token] *= math.exp(mechanism.epsilon)
     return j, int(rng.choice(len(words), p=probabilities))
 
 
-def numpy_kashin(x: np.ndarray, frame: HadamardFrame, schedule: np.ndarray) -> np.ndarray:
+def numpy_kashin(
+    x: np.ndarray, frame: HadamardFrame, schedule: np.ndarray
+) -> np.ndarray:
     """Run the same algorithm for one client, in NumPy."""
     a, mask, t = (np.zeros(frame.size, np.float32) for _ in range(3))
     a[frame.columns] = frame.signs * x
@@ -115,7 +128,9 @@ def numpy_kashin(x: np.ndarray, frame: HadamardFrame, schedule: np.ndarray) -> n
     numpy_butterflies(a)
     power = product = moved = quotient = 0.0
     for relaxation, stretch, cap, box in schedule:
-        rate = np.float32(max(relaxation, min(stretch * quotient, kernels.LONGEST_STEP)))
+        rate = np.float32(
+            max(relaxation, min(stretch * quotient, kernels.LONGEST_STEP))
+        )
         new = np.clip(t + np.clip(rate * a, -cap, cap), -box, box)
         quotient = moved / max(2 * product - power + a @ a, kernels.LEAST_REDUCTION)
         power, product, moved = a @ a, a @ (new - t), (new - t) @ (new - t)
@@ -127,11 +142,15 @@ def numpy_kashin(x: np.ndarray, frame: HadamardFrame, schedule: np.ndarray) -> n
     return t
 
 
-def straightforward_encode(mechanism: SSTQ, x: np.ndarray, rng: np.random.Generator) -> tuple[int, int]:
+def straightforward_encode(
+    mechanism: SSTQ, x: np.ndarray, rng: np.random.Generator
+) -> tuple[int, int]:
     """Algorithm 1 for one client as one would write it down in NumPy, with the mechanism's own representation."""
     frame = mechanism.frame
     t = numpy_kashin(x, frame, mechanism.kashin.schedule(frame))
-    return draw_in_numpy(mechanism, t * np.float32(mechanism.bound / mechanism.kashin.bound(frame)), rng)
+    return draw_in_numpy(
+        mechanism, t * np.float32(mechanism.bound / mechanism.kashin.bound(frame)), rng
+    )
 
 
 def unit_vectors(count: int, dim: int = DIM) -> NDArray[np.float32]:

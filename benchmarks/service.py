@@ -71,24 +71,63 @@ class Load:
     slowest: float
 
 
-def load(url: str, bodies: Path, size: int, headers: dict[str, str], seconds: int, connections: int) -> Load:
+def load(
+    url: str,
+    bodies: Path,
+    size: int,
+    headers: dict[str, str],
+    seconds: int,
+    connections: int,
+) -> Load:
     """Send one body after another for so many seconds, with a random key each."""
     script = str(Path(__file__).with_suffix(".lua"))
-    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "30s", "-s", script, url, "--"]
-    command += [str(bodies), str(size), *(f"{name}={value}" for name, value in headers.items())]
+    command = [
+        "wrk",
+        "-t1",
+        f"-c{connections}",
+        f"-d{seconds}s",
+        "--timeout",
+        "30s",
+        "-s",
+        script,
+        url,
+        "--",
+    ]
+    command += [
+        str(bodies),
+        str(size),
+        *(f"{name}={value}" for name, value in headers.items()),
+    ]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603
     line = next(line for line in said.splitlines() if line.startswith("measured "))
-    requests, microseconds, refused, lost, median, slowest = (int(word) for word in line.split()[1:])
-    return Load(requests - refused, microseconds / 1e6, refused + lost, median / 1e3, slowest / 1e3)
+    requests, microseconds, refused, lost, median, slowest = (
+        int(word) for word in line.split()[1:]
+    )
+    return Load(
+        requests - refused,
+        microseconds / 1e6,
+        refused + lost,
+        median / 1e3,
+        slowest / 1e3,
+    )
 
 
 class Campaign:
     """A campaign of a running server, with uploads of so many messages for it."""
 
-    def __init__(self, server: Any, folder: Path, name: str, mechanism: sstq.Mechanism, messages: int) -> None:
+    def __init__(
+        self,
+        server: Any,
+        folder: Path,
+        name: str,
+        mechanism: sstq.Mechanism,
+        messages: int,
+    ) -> None:
         self.server, self.name, self.messages = server, name, messages
         server.create(name, mechanism)
-        x = np.random.default_rng(1).normal(0, 1 / mechanism.dim, (messages, mechanism.dim))
+        x = np.random.default_rng(1).normal(
+            0, 1 / mechanism.dim, (messages, mechanism.dim)
+        )
         raw = [mechanism.encode(x).to_bytes() for _ in range(BODIES)]
         self.bodies, self.size = folder / f"{name}.bin", len(raw[0])
         self.bodies.write_bytes(b"".join(raw))
@@ -99,7 +138,9 @@ class Campaign:
             "Authorization": f"Bearer {server.sender(name, people=10**9)}",
         }
 
-    def load(self, seconds: int, path: str | None = None, connections: int = CONNECTIONS) -> Load:
+    def load(
+        self, seconds: int, path: str | None = None, connections: int = CONNECTIONS
+    ) -> Load:
         """Send to the campaign, or to another path of the same server."""
         url = f"{self.server.url}{path or f'/v1/campaigns/{self.name}/messages'}"
         found = load(url, self.bodies, self.size, self.headers, seconds, connections)
@@ -134,8 +175,12 @@ NO_POSTGRES = Remark("PostgreSQL is not measured: pip install pixeltable-pgserve
 def databases() -> Iterator[tuple[Path, dict[str, Callable[[object], str]]]]:
     """A folder, and for each kind of database that there is the URL of a new one by its name."""
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sstq-databases-")))
-        urls: dict[str, Callable[[object], str]] = {"SQLite": lambda name: f"sqlite:///{folder}/{name}.sqlite3"}
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="sstq-databases-"))
+        )
+        urls: dict[str, Callable[[object], str]] = {
+            "SQLite": lambda name: f"sqlite:///{folder}/{name}.sqlite3"
+        }
         with suppress(ImportError):
             from tests.service.postgres import running_postgres
 
@@ -149,7 +194,13 @@ def _uploads(kind: str, database: str, other: str, folder: Path) -> Iterator[Res
     from tests.service.serving import serving
 
     mechanism = sstq.FrameUnit(dim=DIM, epsilon=4.0)
-    with serving(folder, program=_SERVER, database=database, messages_per_second=0, fold_seconds=1.0) as server:
+    with serving(
+        folder,
+        program=_SERVER,
+        database=database,
+        messages_per_second=0,
+        fold_seconds=1.0,
+    ) as server:
         single = Campaign(server, folder, f"single-{kind.lower()}", mechanism, 1)
         yield from _durable_singles(kind, single)
         # Before the large ones: what these leave free could hide growth.
@@ -162,7 +213,9 @@ def _uploads(kind: str, database: str, other: str, folder: Path) -> Iterator[Res
         ours = 0.0
         for what, (chosen, target) in large.items():
             name = f"{what.replace(' ', '-').lower()}-{kind.lower()}"
-            millions, note = _folded_millions(Campaign(server, folder, name, chosen, LARGE))
+            millions, note = _folded_millions(
+                Campaign(server, folder, name, chosen, LARGE)
+            )
             ours = ours or millions
             what = f"{kind}: uploads of {LARGE:,}, durable and folded, {what}"
             yield Result(what, millions, "million messages/s", note, target=target)
@@ -178,12 +231,23 @@ def _durable_singles(kind: str, single: Campaign) -> Iterator[Result]:
         uploads.append(single.load(SECONDS))
         single.folded()  # what is left over is not folded in the other's time
         empties.append(single.load(SECONDS, "/empty"))
-    ours, empty = (Measured.least_of([found.seconds / found.done for found in turns]) for turns in (uploads, empties))
+    ours, empty = (
+        Measured.least_of([found.seconds / found.done for found in turns])
+        for turns in (uploads, empties)
+    )
     best = max(uploads, key=lambda found: found.done / found.seconds)
     note = f"{CONNECTIONS} connections; median {best.median:.0f} ms, 99 % within {best.slowest:.0f} ms"
-    yield Result(f"{kind}: uploads of one message, durable", 1 / ours, "per second", note, target=1500)
+    yield Result(
+        f"{kind}: uploads of one message, durable",
+        1 / ours,
+        "per second",
+        note,
+        target=1500,
+    )
     note = f"empty: {1 / empty:,.0f} per second"
-    yield Result(f"{kind}: the same vs an empty handler", empty / ours, "×", note, target=0.25)
+    yield Result(
+        f"{kind}: the same vs an empty handler", empty / ours, "×", note, target=0.25
+    )
 
 
 def _folded_millions(large: Campaign) -> tuple[float, str]:
@@ -194,7 +258,10 @@ def _folded_millions(large: Campaign) -> tuple[float, str]:
     messages = large.folded() - before
     seconds = time.perf_counter() - begun
     durable = found.done * LARGE / found.seconds
-    return messages / seconds / 1e6, f"durable: {durable / 1e6:.2f}; folded {seconds - found.seconds:.1f} s later"
+    return (
+        messages / seconds / 1e6,
+        f"durable: {durable / 1e6:.2f}; folded {seconds - found.seconds:.1f} s later",
+    )
 
 
 def _memory(kind: str, single: Campaign) -> Iterator[Result]:
@@ -204,7 +271,14 @@ def _memory(kind: str, single: Campaign) -> Iterator[Result]:
         sizes.append((sent, memory_of(single.server.process.pid)))
     first, last = sizes[0][1], sizes[-1][1]
     note = f"{first / 2**20:.0f} MiB after {sizes[0][0]:,}, {last / 2**20:.0f} MiB after {sent:,}"
-    yield Result(f"{kind}: memory after many uploads vs after a few", last / first, "×", note, target=1.1, at_most=True)
+    yield Result(
+        f"{kind}: memory after many uploads vs after a few",
+        last / first,
+        "×",
+        note,
+        target=1.1,
+        at_most=True,
+    )
     single.folded()
 
 
@@ -218,25 +292,44 @@ def _afternoon(database: str) -> Iterator[str]:
             process.terminate()
 
 
-def _afternoons_figures(kind: str, url: str, folder: Path, ours: float) -> Iterator[Result]:
+def _afternoons_figures(
+    kind: str, url: str, folder: Path, ours: float
+) -> Iterator[Result]:
     headers = {"Content-Type": "application/json"}
     bodies = folder / "afternoon.json"
 
     def send(campaign: str, messages: int, connections: int) -> Load:
         codes = np.random.default_rng(1).integers(1024, 2048, messages).tolist()
         bodies.write_text(json.dumps({"campaign": campaign, "codes": codes}))
-        return load(f"{url}/messages", bodies, bodies.stat().st_size, headers, SECONDS, connections)
+        return load(
+            f"{url}/messages",
+            bodies,
+            bodies.stat().st_size,
+            headers,
+            SECONDS,
+            connections,
+        )
 
     single = send("single", 1, CONNECTIONS)
     note = f"one row per message, a commit per upload; {single.failed} failed"
-    yield Result(f"{kind}: an afternoon's server, uploads of one", single.done / single.seconds, "per second", note)
+    yield Result(
+        f"{kind}: an afternoon's server, uploads of one",
+        single.done / single.seconds,
+        "per second",
+        note,
+    )
     begun = time.perf_counter()
     large = send("large", LARGE, 2)
     with urlopen(f"{url}/counts?campaign=large") as answer:  # noqa: S310 (our own server)
         messages = sum(json.load(answer).values())
     millions = messages / (time.perf_counter() - begun) / 1e6
     note = f"with one GROUP BY; {large.failed} failed; ours is {ours / millions:.0f}× as fast"
-    yield Result(f"{kind}: an afternoon's server, uploads of {LARGE:,}", millions, "million messages/s", note)
+    yield Result(
+        f"{kind}: an afternoon's server, uploads of {LARGE:,}",
+        millions,
+        "million messages/s",
+        note,
+    )
 
 
 def serve_afternoon(url: str) -> None:
@@ -280,9 +373,14 @@ def serve_afternoon(url: str) -> None:
 
     @app.get("/counts")
     def counts(campaign: str) -> dict[int, int]:
-        query = sa.select(messages.c.code, sa.func.count().label("messages")).where(messages.c.campaign == campaign)
+        query = sa.select(messages.c.code, sa.func.count().label("messages")).where(
+            messages.c.campaign == campaign
+        )
         with engine.connect() as connection:
-            return {row.code: row.messages for row in connection.execute(query.group_by(messages.c.code))}
+            return {
+                row.code: row.messages
+                for row in connection.execute(query.group_by(messages.c.code))
+            }
 
     listener = socket.create_server(("127.0.0.1", 0))
     print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)

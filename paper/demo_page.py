@@ -32,7 +32,9 @@ def _plus_minus(accuracy: float, stderr: float) -> str:
         >>> _plus_minus(0.912, 0.021), _plus_minus(0.6, 0.08)
         ('91.2 ± 2.1 %', '–')
     """
-    return "–" if not stderr <= _WIDEST else f"{100 * accuracy:.1f} ± {100 * stderr:.1f} %"
+    return (
+        "–" if not stderr <= _WIDEST else f"{100 * accuracy:.1f} ± {100 * stderr:.1f} %"
+    )
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,9 @@ def demo_tables(demo: Demo) -> list[Table]:
     trained = [
         [
             METHODS[row["method"]].label,
-            _plus_minus(row["accuracy"] / 100, _binomial(row["accuracy"] / 100, demo.tested)),
+            _plus_minus(
+                row["accuracy"] / 100, _binomial(row["accuracy"] / 100, demo.tested)
+            ),
             "not private" if math.isinf(row["epsilon"]) else f"{row['epsilon']:g}",
             f"{row['bits'] // rounds:,}",
             f"{row['train_loss']:.3g}",
@@ -61,7 +65,10 @@ def demo_tables(demo: Demo) -> list[Table]:
     ]
     asked = [["not private", "", "", _plus_minus(*demo.exact), "", "", ""]]
     for row in demo.crowds:
-        accuracies = (_plus_minus(row.predicted, row.predicted_stderr), _plus_minus(row.accuracy, row.accuracy_stderr))
+        accuracies = (
+            _plus_minus(row.predicted, row.predicted_stderr),
+            _plus_minus(row.accuracy, row.accuracy_stderr),
+        )
         sizes = (str(row.copies), f"{row.bits_per_person:.0f}", f"{row.bytes_sent:,}")
         asked.append([f"{row.epsilon:g}", f"{row.people:,}", *accuracies, *sizes])
     return [
@@ -74,7 +81,15 @@ def demo_tables(demo: Demo) -> list[Table]:
         ),
         Table(
             f"Digits from one private message per person; without privacy {_plus_minus(*demo.exact)} accurate",
-            ("total ε", "people", "predicted", "accuracy", "people per image", "bits per person", "total bytes"),
+            (
+                "total ε",
+                "people",
+                "predicted",
+                "accuracy",
+                "people per image",
+                "bits per person",
+                "total bytes",
+            ),
             asked,
             "total ε: per person, who answers once. predicted: what people who hold other images report, each "
             f"privately. accuracy: on {demo.tested} images that nobody holds. ±: standard error; “–” where it exceeds "
@@ -92,13 +107,29 @@ def _year_table(year: Year) -> Table:
     for habit, truth in enumerate(year.truth):
         curve = year.result.curve(item=habit)
         low, high = curve.band()
-        errors = [100 * math.sqrt(np.nanmean((values - truth) ** 2)) for values in (curve.raw, curve.value)]
+        errors = [
+            100 * math.sqrt(np.nanmean((values - truth) ** 2))
+            for values in (curve.raw, curve.value)
+        ]
         inside = np.mean((low <= truth) & (truth <= high))
-        rows.append([_HABITS[habit], *(f"{error:.1f}" for error in errors), f"{inside:.0%}", curve.changed or "–"])
+        rows.append(
+            [
+                _HABITS[habit],
+                *(f"{error:.1f}" for error in errors),
+                f"{inside:.0%}",
+                curve.changed or "–",
+            ]
+        )
     people = f"{sum(year.result.people):,}"
     return Table(
         f"A year of weeks from one private message per person: {people} people, total ε = {year.result.epsilon:g}",
-        ("habit", "error of one week, in points", "smoothed", "weeks within the band", "told"),
+        (
+            "habit",
+            "error of one week, in points",
+            "smoothed",
+            "weeks within the band",
+            "told",
+        ),
         rows,
         "Everybody answers once, in a week drawn before looking. band: 95 %. The people are invented.",
     )
@@ -111,13 +142,19 @@ def _binomial(accuracy: float, count: int) -> float:
 def write_demo(demo: Demo, folder: Path) -> Path:
     """Write both pictures, the numbers as JSON, and report.html with everything; return the page's path."""
     folder.mkdir(parents=True, exist_ok=True)
-    save(draw_networks({"handwritten digits, d = 2,410": demo.training}), folder / "figure-1.png")
+    save(
+        draw_networks({"handwritten digits, d = 2,410": demo.training}),
+        folder / "figure-1.png",
+    )
     draw_demo(demo, folder / "digits.png")
     year = demo.year.result.plot(items=[0, 1], truth=demo.year.truth)
     for axes, habit in zip(year.axes, _HABITS, strict=True):
         axes.set_title(f"share with a habit {habit}", fontsize=10, color=INK)
     save(year, folder / "year.png")
-    rows = [asdict(row) | {"shares": row.shares.tolist(), "images": None} for row in demo.crowds]
+    rows = [
+        asdict(row) | {"shares": row.shares.tolist(), "images": None}
+        for row in demo.crowds
+    ]
     numbers = {"simulated": demo.simulated, "exact": demo.exact, "tested": demo.tested}
     document = numbers | {"crowds": rows, "training": demo.training}
     with atomic_file(folder / "results.json") as file:
@@ -165,24 +202,38 @@ _EXPLANATIONS = (
 def _page(demo: Demo, folder: Path) -> str:
     parts = []
     for table, picture, text in zip(
-        demo_tables(demo), ("figure-1.png", "digits.png", "year.png"), _EXPLANATIONS, strict=True
+        demo_tables(demo),
+        ("figure-1.png", "digits.png", "year.png"),
+        _EXPLANATIONS,
+        strict=True,
     ):
         image = base64.b64encode((folder / picture).read_bytes()).decode()
         header, *body = (
-            "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
-            for tag, row in [("th", table.columns), *(("td", row) for row in table.rows)]
+            "<tr>"
+            + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row)
+            + "</tr>"
+            for tag, row in [
+                ("th", table.columns),
+                *(("td", row) for row in table.rows),
+            ]
         )
         parts += [
             f"<h2>{html.escape(table.title)}</h2><p>{html.escape(text)}</p>",
             f'<div><img alt="{html.escape(table.title)}" src="data:image/png;base64,{image}"></div>',
             f"<div><table>{header}{''.join(body)}</table></div><p>{html.escape(table.caption)}</p>",
         ]
-    warning = '<p class="warning">Made with a seed: not private.</p>' if demo.simulated else ""
+    warning = (
+        '<p class="warning">Made with a seed: not private.</p>'
+        if demo.simulated
+        else ""
+    )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>SSTQ demo</title><style>{_STYLE}</style></head><body><main><h1>SSTQ on handwritten digits</h1>"
-        f"<p>{html.escape(_INTRODUCTION)}</p>{warning}" + "\n".join(parts) + "</main></body></html>\n"
+        f"<p>{html.escape(_INTRODUCTION)}</p>{warning}"
+        + "\n".join(parts)
+        + "</main></body></html>\n"
     )
 
 
@@ -196,7 +247,8 @@ _HEADING = 0.34
 def draw_demo(demo: Demo, path: str | os.PathLike[str]) -> None:
     """Draw the mean images of every crowd on one grey scale, and accuracy against the total ε per person."""
     crowds = [
-        [row for row in demo.crowds if row.copies == copies] for copies in sorted({r.copies for r in demo.crowds})
+        [row for row in demo.crowds if row.copies == copies]
+        for copies in sorted({r.copies for r in demo.crowds})
     ]
     heights = [_HEADING, _ROW]
     for crowd in crowds:
@@ -205,7 +257,15 @@ def draw_demo(demo: Demo, path: str | os.PathLike[str]) -> None:
     figure = new_figure(_WIDTH, height, layout=None)
     epsilons = ", ".join(f"{row.epsilon:g}" for row in crowds[0])
     subtitle = f"Everybody answers once, so ε is the person's total: {epsilons}. Digit and image are both secret."
-    figure.text(0.5, 1 - 0.25 / height, subtitle, ha="center", va="center", fontsize=10.5, color=FAINT)
+    figure.text(
+        0.5,
+        1 - 0.25 / height,
+        subtitle,
+        ha="center",
+        va="center",
+        fontsize=10.5,
+        color=FAINT,
+    )
     grid = figure.add_gridspec(
         len(heights),
         12,
@@ -231,7 +291,9 @@ def draw_demo(demo: Demo, path: str | os.PathLike[str]) -> None:
             _draw_images(figure, grid, line, row.images, words, demo)
         line += 1
     note = "Images are scaled to length 1 and drawn on one scale. Hatched: the digit's share is within two errors of 0."
-    figure.text(0.31, 0.2 / height, note, ha="center", va="center", fontsize=8, color=FAINT)
+    figure.text(
+        0.31, 0.2 / height, note, ha="center", va="center", fontsize=8, color=FAINT
+    )
     axes = figure.add_axes((0.675, 1.15 / height, 0.315, 1 - 1.87 / height))
     _draw_accuracy(axes, crowds, demo)
     save(figure, path)
@@ -240,34 +302,73 @@ def draw_demo(demo: Demo, path: str | os.PathLike[str]) -> None:
 def _draw_accuracy(axes: Any, crowds: list[list[Crowd]], demo: Demo) -> None:
     """Accuracy against total ε, one line per crowd."""
     epsilons = [row.epsilon for row in crowds[0]]
-    axes.axhline(100 * demo.exact[0], color=INK, linestyle="--", linewidth=1.3, label="no privacy")
+    axes.axhline(
+        100 * demo.exact[0],
+        color=INK,
+        linestyle="--",
+        linewidth=1.3,
+        label="no privacy",
+    )
     for crowd, (colour, marker) in reversed(list(zip(crowds, _STYLES, strict=False))):
         values = [100 * row.accuracy for row in crowd]
         name = f"{crowd[0].people:,} people"
         errors = [100 * row.accuracy_stderr for row in crowd]
         axes.errorbar(
-            epsilons, values, errors, marker=marker, color=colour, linewidth=1.8, markersize=7, capsize=3, label=name
+            epsilons,
+            values,
+            errors,
+            marker=marker,
+            color=colour,
+            linewidth=1.8,
+            markersize=7,
+            capsize=3,
+            label=name,
         )
-    axes.axhline(100 / len(demo.truth), color=FAINT, linestyle=":", linewidth=1.3, label="guessing")
+    axes.axhline(
+        100 / len(demo.truth),
+        color=FAINT,
+        linestyle=":",
+        linewidth=1.3,
+        label="guessing",
+    )
     axes.set_xscale("log")
     axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
     axes.minorticks_off()
     axes.set_ylim(0, 100)
     axes.set_xlabel("total ε of a person (one message, once)")
-    axes.set_title(f"accuracy on {demo.tested} other images, per cent ± standard error", fontsize=8.5, color=INK)
-    axes.figure.legend(loc="lower center", bbox_to_anchor=(0.83, 0.005), ncols=2, frameon=False, fontsize=9)
+    axes.set_title(
+        f"accuracy on {demo.tested} other images, per cent ± standard error",
+        fontsize=8.5,
+        color=INK,
+    )
+    axes.figure.legend(
+        loc="lower center",
+        bbox_to_anchor=(0.83, 0.005),
+        ncols=2,
+        frameon=False,
+        fontsize=9,
+    )
     axes.grid(color="#e5e5e5", linewidth=0.8)
     axes.set_axisbelow(True)
     tidy(axes)
 
 
 def _name(row: Crowd) -> str:
-    held = "one person per image" if row.copies == 1 else f"{row.copies} simulated people per image"
+    held = (
+        "one person per image"
+        if row.copies == 1
+        else f"{row.copies} simulated people per image"
+    )
     return f"{row.people:,} people: {held}"
 
 
 def _draw_images(
-    figure: Any, grid: Any, line: int, images: NDArray[np.float64], words: tuple[str, str, str], demo: Demo
+    figure: Any,
+    grid: Any,
+    line: int,
+    images: NDArray[np.float64],
+    words: tuple[str, str, str],
+    demo: Demo,
 ) -> None:
     """Draw a row: its label, ten images, the accuracy; `words` has both texts and their colour."""
     side = round(images.shape[1] ** 0.5)
@@ -280,11 +381,28 @@ def _draw_images(
         if np.isnan(image).any():
             axes.patch.set(facecolor="#eeeeee", edgecolor="#bbbbbb", hatch="///")
         else:
-            axes.imshow(image.reshape(side, side), cmap="gray", vmin=0, vmax=demo.truth.max(), interpolation="nearest")
+            axes.imshow(
+                image.reshape(side, side),
+                cmap="gray",
+                vmin=0,
+                vmax=demo.truth.max(),
+                interpolation="nearest",
+            )
 
 
-def _write(figure: Any, place: Any, text: str, color: str = INK, align: str = "center") -> None:
+def _write(
+    figure: Any, place: Any, text: str, color: str = INK, align: str = "center"
+) -> None:
     axes = figure.add_subplot(place)
     axes.set_axis_off()
     x = {"center": 0.5, "right": 0.94}[align]
-    axes.text(x, 0.45, text, ha=align, va="center", fontsize=9.5, color=color, transform=axes.transAxes)
+    axes.text(
+        x,
+        0.45,
+        text,
+        ha=align,
+        va="center",
+        fontsize=9.5,
+        color=color,
+        transform=axes.transAxes,
+    )

@@ -34,8 +34,20 @@ Row = Mapping[str, Any]
 # Family: its label, the registered name, the options of each point, its colour and mark. The last are not from the
 # paper.
 FAMILIES: Mapping[str, tuple[str, str, Sequence[Mapping[str, Any]], str, str]] = {
-    "uniform": ("SSTQ flat, uniform", "sstq", [{"bits": b, "codebook": "uniform"} for b in _BITS], "#a06cd5", "o"),
-    "optimized": ("SSTQ flat, optimized", "sstq", [{"bits": b} for b in _BITS], "#5b2a86", "s"),
+    "uniform": (
+        "SSTQ flat, uniform",
+        "sstq",
+        [{"bits": b, "codebook": "uniform"} for b in _BITS],
+        "#a06cd5",
+        "o",
+    ),
+    "optimized": (
+        "SSTQ flat, optimized",
+        "sstq",
+        [{"bits": b} for b in _BITS],
+        "#5b2a86",
+        "s",
+    ),
     "metric": (
         "SSTQ metric-aware",
         "sstq",
@@ -46,7 +58,13 @@ FAMILIES: Mapping[str, tuple[str, str, Sequence[Mapping[str, Any]], str, str]] =
     "vqsgd": ("vqSGD", "vqsgd", [{}], FAINT, "X"),
     "sqkr": ("SQKR", "sqkr", [{"k": k} for k in (1, 2, 3, 4)], "#3c7d3c", "D"),
     "privunit": ("PrivUnit", "privunit", [{}], "#8c6d31", "P"),
-    "optimal": ("SSTQ, optimal channel", "sstq", [{"bits": b, "channel": "optimal"} for b in (2, 4)], SECOND, "v"),
+    "optimal": (
+        "SSTQ, optimal channel",
+        "sstq",
+        [{"bits": b, "channel": "optimal"} for b in (2, 4)],
+        SECOND,
+        "v",
+    ),
     "frameunit": ("FrameUnit", "frameunit", [{"clients": PEOPLE}], ACCENT, "*"),
 }
 
@@ -55,11 +73,15 @@ def people() -> NDArray[np.float64]:
     """Return the vectors: length 1, at a cosine of about 0.98 to one direction."""
     rng = np.random.default_rng(0)
     direction = rng.standard_normal(DIM)
-    vectors = direction / np.linalg.norm(direction) + 0.2 / math.sqrt(DIM) * rng.standard_normal((PEOPLE, DIM))
+    vectors = direction / np.linalg.norm(direction) + 0.2 / math.sqrt(
+        DIM
+    ) * rng.standard_normal((PEOPLE, DIM))
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
 
-def measure_errors(families: Sequence[str] = tuple(FAMILIES), runs: int = RUNS) -> Iterator[dict[str, Any]]:
+def measure_errors(
+    families: Sequence[str] = tuple(FAMILIES), runs: int = RUNS
+) -> Iterator[dict[str, Any]]:
     """Estimate the mean of all people by every mechanism."""
     vectors = people()
     truth = vectors.mean(axis=0)
@@ -76,7 +98,10 @@ def measure_errors(families: Sequence[str] = tuple(FAMILIES), runs: int = RUNS) 
             predicted = mechanism.typical_error(PEOPLE)
             yield {
                 "family": family,
-                "label": label + "".join(f", {_SHORT[k]} = {v}" for k, v in options.items() if k in _SHORT),
+                "label": label
+                + "".join(
+                    f", {_SHORT[k]} = {v}" for k, v in options.items() if k in _SHORT
+                ),
                 "bits": mechanism.message_bits,
                 "measured": math.sqrt(math.fsum(squares) / runs),
                 "predicted": math.sqrt(predicted.total),
@@ -86,13 +111,18 @@ def measure_errors(families: Sequence[str] = tuple(FAMILIES), runs: int = RUNS) 
 
 def write_errors(rows: Sequence[Row], path: Path) -> None:
     """Write the rows as CSV with four digits."""
-    short = [{name: f"{v:.4g}" if isinstance(v, float) else v for name, v in row.items()} for row in rows]
+    short = [
+        {name: f"{v:.4g}" if isinstance(v, float) else v for name, v in row.items()}
+        for row in rows
+    ]
     write_csv(path, tuple(short[0]), short)
 
 
 def headline(rows: Sequence[Row]) -> list[Row]:
     """Return the rows of README's table: b = 4, k = 4, and the mechanisms with one point."""
-    return [row for row in rows if "=" not in row["label"] or row["label"].endswith("= 4")]
+    return [
+        row for row in rows if "=" not in row["label"] or row["label"].endswith("= 4")
+    ]
 
 
 def draw_errors(rows: Sequence[Row], path: str | os.PathLike[str]) -> None:
@@ -104,9 +134,24 @@ def draw_errors(rows: Sequence[Row], path: str | os.PathLike[str]) -> None:
         axes = short if own[0]["bits"] < _LONG else long
         bits = [row["bits"] for row in own]
         size = 14 if family == "frameunit" else 7
-        axes.plot(bits, [row["predicted"] for row in own], color=colour, linewidth=1.4, zorder=2)
+        axes.plot(
+            bits,
+            [row["predicted"] for row in own],
+            color=colour,
+            linewidth=1.4,
+            zorder=2,
+        )
         measured = [row["measured"] for row in own]
-        axes.plot(bits, measured, mark, color=colour, markersize=size, markeredgecolor="white", zorder=3, label=label)
+        axes.plot(
+            bits,
+            measured,
+            mark,
+            color=colour,
+            markersize=size,
+            markeredgecolor="white",
+            zorder=3,
+            label=label,
+        )
     short.set_xlim(7.5, 43)
     short.set_xticks(range(8, 44, 4))
     short.set_xlabel("bits per person")

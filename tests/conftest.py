@@ -18,8 +18,14 @@ import typer.testing
 # In the environment, so that the workers of a parallel run have the same.
 _SEED = int(os.environ.setdefault("SSTQ_TEST_SEED", str(secrets.randbits(32))))
 # Solved channels and data sets of this user are neither used nor touched; workers of a parallel run share the folder.
-_CACHE = tempfile.TemporaryDirectory(prefix="sstq-tests-") if "SSTQ_TEST_CACHE" not in os.environ else None
-os.environ["SSTQ_CACHE"] = os.environ.setdefault("SSTQ_TEST_CACHE", _CACHE.name if _CACHE else "")
+_CACHE = (
+    tempfile.TemporaryDirectory(prefix="sstq-tests-")
+    if "SSTQ_TEST_CACHE" not in os.environ
+    else None
+)
+os.environ["SSTQ_CACHE"] = os.environ.setdefault(
+    "SSTQ_TEST_CACHE", _CACHE.name if _CACHE else ""
+)
 
 # Records of what was sent.
 os.environ["XDG_STATE_HOME"] = os.path.join(os.environ["SSTQ_CACHE"], "state")
@@ -70,7 +76,9 @@ _LONGEST = (
 _LOUD = ("NO BROWSER", "NO C COMPILER", "NO NODE", "NO CURL", "NO SPARK")
 
 # Nothing here is a matter of time: an example that takes longer than usual on a busy machine is no failure.
-_PATIENT = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+_PATIENT = hypothesis.settings(
+    deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.register_profile("patient", _PATIENT, max_examples=25)
 hypothesis.settings.register_profile("quick", _PATIENT, max_examples=10)
 hypothesis.settings.register_profile("soak", _PATIENT, max_examples=200)
@@ -91,9 +99,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """A browser or compiler that is not there is said aloud: a letter s among thousands of dots would be overlooked."""
     skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", ())]
     for lack in _LOUD:
-        without = [reason[2] for reason in skipped if isinstance(reason, tuple) and lack in reason[2]]
+        without = [
+            reason[2]
+            for reason in skipped
+            if isinstance(reason, tuple) and lack in reason[2]
+        ]
         if without:
-            terminalreporter.write_line(f"{without[0]} ({len(without)} tests)", yellow=True, bold=True)
+            terminalreporter.write_line(
+                f"{without[0]} ({len(without)} tests)", yellow=True, bold=True
+            )
 
 
 def is_quick(config: pytest.Config) -> bool:
@@ -130,7 +144,9 @@ def pytest_unconfigure() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+def pytest_collect_file() -> Generator[
+    None, list[pytest.Collector], list[pytest.Collector]
+]:
     """Tests have no examples in docstrings; looking for them would import every helper in every worker."""
     return [found for found in (yield) if type(found) is pytest.Module]
 
@@ -141,13 +157,17 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> Generator[None, int,
     return (yield) + (not is_quick(config))
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
     """Files that take longest come first: no worker is left with one when the others are done.
 
     Property tests run in every lane: 10 examples in the quick one, 25 in the whole suite, 200 in `make soak`.
     """
     for item in items:
-        if config.option.markexpr == "soak" and hypothesis.is_hypothesis_test(getattr(item, "obj", None)):
+        if config.option.markexpr == "soak" and hypothesis.is_hypothesis_test(
+            getattr(item, "obj", None)
+        ):
             item.add_marker(pytest.mark.soak)
     places = {name: place for place, name in enumerate(_LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))

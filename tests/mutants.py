@@ -27,7 +27,9 @@ ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tests" / "mutants.toml"
 # What the tests of a broken line may take on a busy machine, kernels compiled anew included.
 PATIENCE = 300
-NOT_COPIED = shutil.ignore_patterns(".*", "dist", "site", "demo", "node_modules", "*.egg-info")
+NOT_COPIED = shutil.ignore_patterns(
+    ".*", "dist", "site", "demo", "node_modules", "*.egg-info"
+)
 
 # A string without its line breaks, a word, or a sign.
 _TOKEN = re.compile(r"""'[^']*'|"[^"]*"|\w+|[^\w\s]""")
@@ -80,12 +82,21 @@ class Mutant:
             return f"there is no file {self.file}"
         occurrences = len(self._pattern.findall(path.read_text(encoding="utf-8")))
         if occurrences != 1:
-            return f"the old text must occur once, got {occurrences} times: {self.old!r}"
+            return (
+                f"the old text must occur once, got {occurrences} times: {self.old!r}"
+            )
         if self.old == self.new:
             return "the new text is the old one"
         if not self.tests:
             return "no test is named"
-        return next((f"there is no test {test}" for test in self.tests if not _exists(root, test)), None)
+        return next(
+            (
+                f"there is no test {test}"
+                for test in self.tests
+                if not _exists(root, test)
+            ),
+            None,
+        )
 
 
 def read(path: Path = LIST) -> list[Mutant]:
@@ -104,7 +115,13 @@ def _exists(root: Path, test: str) -> bool:
     if not (root / file).is_file():
         return False
     name = re.escape(function.partition("[")[0])
-    return not function or re.search(rf"^ *def {name}\(", (root / file).read_text(encoding="utf-8"), re.M) is not None
+    return (
+        not function
+        or re.search(
+            rf"^ *def {name}\(", (root / file).read_text(encoding="utf-8"), re.M
+        )
+        is not None
+    )
 
 
 class Copy:
@@ -133,10 +150,26 @@ class Copy:
             return KILLED, ""
         return (SURVIVED if code == 0 else f"EXIT CODE {code}"), output
 
-    def test(self, tests: Iterable[str], *options: str, patience: float | None = PATIENCE) -> tuple[int, str]:
+    def test(
+        self, tests: Iterable[str], *options: str, patience: float | None = PATIENCE
+    ) -> tuple[int, str]:
         """The exit code of pytest in the copy, and the last lines that it printed."""
-        command = (sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=line", *options, *tests)
-        environment = {**os.environ, "PYTHONPATH": f"{self.root / 'src'}{os.pathsep}{self.root}", "SSTQ_QUIET": "1"}
+        command = (
+            sys.executable,
+            "-m",
+            "pytest",
+            "-x",
+            "-q",
+            "--no-header",
+            "--tb=line",
+            *options,
+            *tests,
+        )
+        environment = {
+            **os.environ,
+            "PYTHONPATH": f"{self.root / 'src'}{os.pathsep}{self.root}",
+            "SSTQ_QUIET": "1",
+        }
         # What a broken solver writes must not be read by the next.
         environment.pop("SSTQ_TEST_CACHE", None)
         with subprocess.Popen(
@@ -171,7 +204,9 @@ def run(mutants: list[Mutant], workers: int) -> int:
         tests = sorted({test for mutant in mutants for test in mutant.tests})
         say(f"{len(tests)} tests without a mutant ...")
         # Collected by itself first: workers do not say which test is missing.
-        code, output = copies[0].test(tests, "-n0", "--collect-only", "-qq", patience=None)
+        code, output = copies[0].test(
+            tests, "-n0", "--collect-only", "-qq", patience=None
+        )
         if code == 0:
             code, output = copies[0].test(tests, f"-n{workers}", patience=None)
         if code != 0:
@@ -199,7 +234,9 @@ def run(mutants: list[Mutant], workers: int) -> int:
                     alive += 1
                     say(output)
     minutes = (time.monotonic() - started) / 60
-    say(f"{len(mutants) - alive} of {len(mutants)} mutants killed in {minutes:.1f} minutes")
+    say(
+        f"{len(mutants) - alive} of {len(mutants)} mutants killed in {minutes:.1f} minutes"
+    )
     return int(alive > 0)
 
 
@@ -208,9 +245,20 @@ def say(line: str) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", default="", help="Try only the mutants whose file or name contains this text.")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="How many to try at once.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutants", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument(
+        "--only",
+        default="",
+        help="Try only the mutants whose file or name contains this text.",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="How many to try at once.",
+    )
     arguments = parser.parse_args()
     mutants = [mutant for mutant in read() if arguments.only in str(mutant)]
     if not mutants:

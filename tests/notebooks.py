@@ -13,7 +13,9 @@ NOTEBOOKS = sorted((Path(__file__).parents[1] / "docs" / "notebooks").glob("*.ip
 def run(path: Path, folder: Path) -> nbformat.NotebookNode:
     """The notebook with fresh outputs; it works in `folder`. CellExecutionError if a cell fails."""
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=PATIENCE, resources={"metadata": {"path": str(folder)}}).execute()
+    NotebookClient(
+        notebook, timeout=PATIENCE, resources={"metadata": {"path": str(folder)}}
+    ).execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # times: they would change with every run
     return notebook

@@ -24,7 +24,12 @@ def written(folder, held, kind):
         # A column more than is asked for, and another order.
         columns = {"note": ["x"] * count} | dict(reversed(people.items()))
     else:
-        columns = {f"c{place}": column for place, column in enumerate(np.reshape(people, (len(people), -1)).T.tolist())}
+        columns = {
+            f"c{place}": column
+            for place, column in enumerate(
+                np.reshape(people, (len(people), -1)).T.tolist()
+            )
+        }
     if kind == "npy":
         np.save(path, people)
     elif kind == "parquet":
@@ -39,5 +44,7 @@ def written(folder, held, kind):
     else:
         with path.open("w", newline="") as file:
             rows = zip(*columns.values(), strict=True)
-            csv.writer(file).writerows([columns, *([_field(cell) for cell in row] for row in rows)])
+            csv.writer(file).writerows(
+                [columns, *([_field(cell) for cell in row] for row in rows)]
+            )
     return [path, *options]

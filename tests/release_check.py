@@ -33,10 +33,22 @@ def check() -> None:
         if text not in (ROOT / name).read_text():
             sys.exit(f"{name} must name version {__version__}")
     wheel = build_wheel(DIST)
-    (sources,) = SdistBuilder(str(ROOT)).build(directory=str(DIST), versions=["standard"])
+    (sources,) = SdistBuilder(str(ROOT)).build(
+        directory=str(DIST), versions=["standard"]
+    )
     tool("twine", "check", "--strict", wheel, sources)
     tool("check_wheel_contents", wheel)
-    subprocess.run(["npm", "pack", "--silent", "--pack-destination", DIST, ROOT / "clients" / "js"], check=True)  # noqa: S607
+    subprocess.run(
+        [  # noqa: S607
+            "npm",
+            "pack",
+            "--silent",
+            "--pack-destination",
+            DIST,
+            ROOT / "clients" / "js",
+        ],
+        check=True,
+    )
     say(f"built and checked {', '.join(sorted(path.name for path in DIST.iterdir()))}")
     for versions in ("highest", "lowest-direct"):
         with tempfile.TemporaryDirectory() as folder:
@@ -47,9 +59,13 @@ def check() -> None:
                 environment.run("/bin/sh", "-c", line)
             try_commands(environment, service=True)
         say(f"the README and the commands work with the {versions} versions")
-    addresses = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"].get("urls", {})
+    addresses = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"].get(
+        "urls", {}
+    )
     if missing := sorted({"Repository", "Documentation"} - addresses.keys()):
-        sys.exit(f"fill in before publishing: {' and '.join(missing)} in [project.urls] of pyproject.toml")
+        sys.exit(
+            f"fill in before publishing: {' and '.join(missing)} in [project.urls] of pyproject.toml"
+        )
 
 
 def tool(name: str, *arguments: object) -> None:

@@ -14,7 +14,9 @@ class ScriptedBits:
     simulated = True
 
     def __init__(self, words=None):
-        self._remaining = None if words is None else np.asarray(words, dtype=np.uint64).reshape(-1)
+        self._remaining = (
+            None if words is None else np.asarray(words, dtype=np.uint64).reshape(-1)
+        )
         self.counts = []
 
     def words(self, count):
@@ -34,7 +36,10 @@ def steps(draw):
     ):
         starts = [-(-TOTAL * i // members) for i in range(members + 1)]
         for start, end in pairwise(starts):
-            yield [(a << 2, b << 2) for a in first for b in (start, end - 1)], Fraction(mass * (end - start), TOTAL**2)
+            yield (
+                [(a << 2, b << 2) for a in first for b in (start, end - 1)],
+                Fraction(mass * (end - start), TOTAL**2),
+            )
 
 
 def law_of(mechanism, draw, row, first, *rest):
@@ -44,9 +49,13 @@ def law_of(mechanism, draw, row, first, *rest):
     and after them are given.
     """
     script, masses = zip(*steps(draw), strict=True)
-    words = np.array([(first, *pair, *rest) for four in script for pair in four], dtype=np.uint64)
+    words = np.array(
+        [(first, *pair, *rest) for four in script for pair in four], dtype=np.uint64
+    )
     source = ScriptedBits(words[:, : mechanism.words_each])
-    sent = mechanism.encode_rows(np.tile(row, (len(words), 1)), source, None)[0].reshape(-1, 4)
+    sent = mechanism.encode_rows(np.tile(row, (len(words), 1)), source, None)[
+        0
+    ].reshape(-1, 4)
     assert np.all(sent == sent[:, :1])
     law = {}
     for number, mass in zip(sent[:, 0].tolist(), masses, strict=True):
@@ -57,4 +66,8 @@ def law_of(mechanism, draw, row, first, *rest):
 
 def largest_ratio(laws):
     """The largest ratio of the probabilities of one message over all pairs of laws; ZeroDivisionError if unbounded."""
-    return max(max(column) / min(column) for column in zip(*set(map(tuple, laws)), strict=True) if max(column))
+    return max(
+        max(column) / min(column)
+        for column in zip(*set(map(tuple, laws)), strict=True)
+        if max(column)
+    )

@@ -11,7 +11,9 @@ from sstq.checks import check_number
 )
 @pytest.mark.parametrize("integer", [False, True])
 def test_what_is_no_number_in_the_range_is_refused_by_name(value, integer):
-    with pytest.raises(ValueError, match=r"^x must be an? \w+ in \[0, 5\], got ") as refusal:
+    with pytest.raises(
+        ValueError, match=r"^x must be an? \w+ in \[0, 5\], got "
+    ) as refusal:
         check_number("x", value, 0, 5, integer=integer)
     assert len(str(refusal.value)) < 100
 

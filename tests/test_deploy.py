@@ -40,7 +40,12 @@ def test_images_are_pinned(instructions, compose):
 
 def test_what_the_image_copies_is_there_and_not_ignored(instructions):
     ignored = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
-    copied = [name for word, rest in instructions if word == "COPY" for name in rest.split()[:-1]]
+    copied = [
+        name
+        for word, rest in instructions
+        if word == "COPY"
+        for name in rest.split()[:-1]
+    ]
     assert copied
     for name in copied:
         assert (ROOT / name).exists()
@@ -57,7 +62,9 @@ def test_the_image_serves_as_a_user_without_rights(instructions):
 def options(command):
     """The variables that are options of a server."""
     parameters = typer.main.get_command(app).commands[command].params
-    return {parameter.envvar for parameter in parameters if parameter.envvar} | {"SSTQ_UPGRADE"}
+    return {parameter.envvar for parameter in parameters if parameter.envvar} | {
+        "SSTQ_UPGRADE"
+    }
 
 
 def variables(command):
@@ -70,9 +77,14 @@ def variables(command):
 
 @pytest.mark.parametrize(
     ("name", "service", "command"),
-    [("compose.yaml", "collector", "serve"), ("compose.shuffler.yaml", "shuffler", "shuffler")],
+    [
+        ("compose.yaml", "collector", "serve"),
+        ("compose.shuffler.yaml", "shuffler", "shuffler"),
+    ],
 )
-def test_every_variable_is_an_option_of_the_server(instructions, name, service, command):
+def test_every_variable_is_an_option_of_the_server(
+    instructions, name, service, command
+):
     known = variables(command)
     text = " ".join(rest for word, rest in instructions if word == "ENV") + " ".join(
         read(name)["services"][service]["environment"]
@@ -82,7 +94,10 @@ def test_every_variable_is_an_option_of_the_server(instructions, name, service, 
     assert names <= known
 
 
-@pytest.mark.parametrize(("name", "role"), [("compose.yaml", "collector"), ("compose.shuffler.yaml", "shuffler")])
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [("compose.yaml", "collector"), ("compose.shuffler.yaml", "shuffler")],
+)
 def test_only_the_proxy_is_reached_and_believed(name, role):
     whole = read(name)
     services = whole["services"]
@@ -90,27 +105,47 @@ def test_only_the_proxy_is_reached_and_believed(name, role):
     (network,) = whole["networks"]["front"]["ipam"]["config"]
     assert services[role]["environment"]["SSTQ_BEHIND_PROXY"] == network["subnet"]
     assert services["proxy"]["environment"]["SSTQ_UPSTREAM"] == f"{role}:8080"
-    assert [own for own in services if "front" in services[own].get("networks", ())] == [role, "proxy"]
+    assert [
+        own for own in services if "front" in services[own].get("networks", ())
+    ] == [role, "proxy"]
     assert services["proxy"]["depends_on"] == {role: {"condition": "service_healthy"}}
 
 
 def test_the_database_is_reached_by_the_collector_only(compose):
-    collector, database = compose["services"]["collector"], compose["services"]["database"]
+    collector, database = (
+        compose["services"]["collector"],
+        compose["services"]["database"],
+    )
     assert not {"ports", "networks"} & set(database)
     assert collector["depends_on"]["database"]["condition"] == "service_healthy"
-    assert (DEPLOY / collector["build"]["context"] / collector["build"]["dockerfile"]).exists()
+    assert (
+        DEPLOY / collector["build"]["context"] / collector["build"]["dockerfile"]
+    ).exists()
 
 
 def test_a_shuffler_runs_like_a_collector_elsewhere(compose):
     shuffler = read("compose.shuffler.yaml")
     ours, theirs = shuffler["services"]["shuffler"], compose["services"]["collector"]
-    assert shuffler["name"] != compose["name"]  # on one machine, for a try, they share no volume
+    # on one machine, for a try, they share no volume
+    assert shuffler["name"] != compose["name"]
     assert ours["command"] == ["sstq", "shuffler"]
-    same = ("build", "depends_on", "restart", "stop_grace_period", "cap_drop", "security_opt")
+    same = (
+        "build",
+        "depends_on",
+        "restart",
+        "stop_grace_period",
+        "cap_drop",
+        "security_opt",
+    )
     assert {name: ours[name] for name in same} == {name: theirs[name] for name in same}
-    same = [{**file["services"]["proxy"], "depends_on": {}, "environment": {}} for file in (compose, shuffler)]
+    same = [
+        {**file["services"]["proxy"], "depends_on": {}, "environment": {}}
+        for file in (compose, shuffler)
+    ]
     assert same[0] == same[1]
-    assert shuffler["services"]["database"] == {"extends": {"file": "compose.yaml", "service": "database"}}
+    assert shuffler["services"]["database"] == {
+        "extends": {"file": "compose.yaml", "service": "database"}
+    }
     assert set(shuffler["volumes"]) == set(compose["volumes"])
 
 
@@ -133,14 +168,21 @@ def test_the_unit_of_systemd_runs_the_server_with_its_options_and_without_rights
     found = set(re.findall(r"\b(SSTQ_[A-Z_]+)=", text))
     assert {"SSTQ_FOLDER", "SSTQ_BEHIND_PROXY"} <= found <= variables("serve")
     assert re.search("^Wants=.* caddy.service$", text, flags=re.MULTILINE)
-    for line in ("DynamicUser=yes", "UMask=0077", "StateDirectoryMode=0700", "NoNewPrivileges=yes"):
+    for line in (
+        "DynamicUser=yes",
+        "UMask=0077",
+        "StateDirectoryMode=0700",
+        "NoNewPrivileges=yes",
+    ):
         assert f"\n{line}\n" in text
 
 
 def test_every_variable_is_in_the_table_and_in_the_help():
     page = (ROOT / "docs" / "deploying.md").read_text()
     said = (ROOT / "src/sstq/cli/serve.py").read_text()
-    assert set(re.findall(r"SSTQ_[A-Z_]+", said)) <= variables("serve") | variables("shuffler")
+    assert set(re.findall(r"SSTQ_[A-Z_]+", said)) <= variables("serve") | variables(
+        "shuffler"
+    )
     only = variables("shuffler") - options("serve") - options("shuffler")
     rows = re.findall(r"^\| (`SSTQ_[^|]+) \|", page, flags=re.MULTILINE)
     assert only == {name for row in rows for name in re.findall(r"SSTQ_[A-Z_]+", row)}

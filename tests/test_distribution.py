@@ -17,7 +17,11 @@ from tests.installing import build_wheel
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("src", "tests", "benchmarks", "clients", "docs", "examples", "experiments")
 POLL = ("index.html", "poll.css", "poll.js", "charts.js", "icon.svg")
-CLIENTS = [f"{language}/{name}" for language, names in FILES_OF_CLIENTS.items() for name in names]
+CLIENTS = [
+    f"{language}/{name}"
+    for language, names in FILES_OF_CLIENTS.items()
+    for name in names
+]
 FILES = (
     "README.md",
     "CHANGELOG.md",
@@ -32,7 +36,10 @@ FILES = (
 
 def packed(checkout, builder=SdistBuilder):
     """The paths in the archive of all files that the build system finds in a checkout."""
-    return {file.distribution_path for file in builder(str(checkout)).recurse_included_files()}
+    return {
+        file.distribution_path
+        for file in builder(str(checkout)).recurse_included_files()
+    }
 
 
 def test_the_sources_hold_the_project_and_no_virtual_environment(tmp_path):
@@ -54,10 +61,19 @@ def test_nothing_that_the_sources_name_is_missing_here():
 
 
 def test_the_image_is_built_from_all_that_the_wheel_holds():
-    sources = {Path(file.path).relative_to(ROOT).parts for file in WheelBuilder(str(ROOT)).recurse_included_files()}
-    copied = re.findall(r"^COPY (\S+) \1$", (ROOT / "deploy" / "Dockerfile").read_text(), flags=re.M)
+    sources = {
+        Path(file.path).relative_to(ROOT).parts
+        for file in WheelBuilder(str(ROOT)).recurse_included_files()
+    }
+    copied = re.findall(
+        r"^COPY (\S+) \1$", (ROOT / "deploy" / "Dockerfile").read_text(), flags=re.M
+    )
     folders = [tuple(folder.split("/")) for folder in copied]
-    assert [parts for parts in sources if not any(parts[: len(folder)] == folder for folder in folders)] == []
+    assert [
+        parts
+        for parts in sources
+        if not any(parts[: len(folder)] == folder for folder in folders)
+    ] == []
 
 
 def test_the_wheel_holds_the_package_and_nothing_else():
@@ -68,11 +84,25 @@ def test_the_wheel_holds_the_package_and_nothing_else():
         for path in package.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    others = {f"sstq/service/demo_page/{name}" for name in POLL} | {f"sstq/clients/files/{name}" for name in CLIENTS}
+    others = {f"sstq/service/demo_page/{name}" for name in POLL} | {
+        f"sstq/clients/files/{name}" for name in CLIENTS
+    }
     assert packed(ROOT, WheelBuilder) == ours | others
     page = {name for name in ours if name.startswith("sstq/service/dashboard/static/")}
-    assert {Path(name).suffix for name in ours - page} == {".py", ".pyi", ".json", ".typed"}
-    assert {Path(name).suffix for name in page} == {".css", ".html", ".js", ".json", ".md", ".svg"}
+    assert {Path(name).suffix for name in ours - page} == {
+        ".py",
+        ".pyi",
+        ".json",
+        ".typed",
+    }
+    assert {Path(name).suffix for name in page} == {
+        ".css",
+        ".html",
+        ".js",
+        ".json",
+        ".md",
+        ".svg",
+    }
     for name in ("py.typed", "scalar/kashin_densities.json", "__main__.py"):
         assert f"sstq/{name}" in ours
 
@@ -87,12 +117,23 @@ def test_a_wheel_writes_the_clients(tmp_path):
     with zipfile.ZipFile(build_wheel(tmp_path)) as wheel:
         wheel.extractall(tmp_path / "site")
     program = (
-        "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); runpy.run_module('sstq.clients', run_name='__main__')"
+        "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); "
+        "runpy.run_module('sstq.clients', run_name='__main__')"
     )
 
     def write(*options):
-        arguments = [sys.executable, "-c", program, tmp_path / "site", "--output", tmp_path / "here", *options]
-        return subprocess.run(arguments, capture_output=True, text=True, check=False, cwd=tmp_path)
+        arguments = [
+            sys.executable,
+            "-c",
+            program,
+            tmp_path / "site",
+            "--output",
+            tmp_path / "here",
+            *options,
+        ]
+        return subprocess.run(
+            arguments, capture_output=True, text=True, check=False, cwd=tmp_path
+        )
 
     done = write()
     assert done.returncode == 0, done.stderr
@@ -100,10 +141,16 @@ def test_a_wheel_writes_the_clients(tmp_path):
     for name in CLIENTS:
         written = (tmp_path / "here" / name).read_bytes()
         assert written == (ROOT / "clients" / name).read_bytes()
-        assert written == (tmp_path / "site" / "sstq" / "clients" / "files" / name).read_bytes()
+        assert (
+            written
+            == (tmp_path / "site" / "sstq" / "clients" / "files" / name).read_bytes()
+        )
     (tmp_path / "here" / CLIENTS[0]).write_text("mine")
     done = write()
-    assert (done.returncode, "already exists; pass --force to overwrite it" in done.stderr) == (1, True)
+    assert (
+        done.returncode,
+        "already exists; pass --force to overwrite it" in done.stderr,
+    ) == (1, True)
     assert (tmp_path / "here" / CLIENTS[0]).read_text() == "mine"
     assert write("--force").returncode == 0
     assert (tmp_path / "here" / CLIENTS[0]).read_text() != "mine"

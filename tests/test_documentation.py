@@ -38,21 +38,34 @@ PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(page, language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(
+        rf"^```{language}\n(.*?)^```$", page.read_text(), flags=re.MULTILINE | re.DOTALL
+    )
 
 
 def shell_lines(page, most=None):
     """The lines of console blocks that begin with a prompt; of the first `most` blocks that have one."""
-    found = [[line[2:] for line in block.splitlines() if line.startswith("$ ")] for block in blocks(page, "console")]
+    found = [
+        [line[2:] for line in block.splitlines() if line.startswith("$ ")]
+        for block in blocks(page, "console")
+    ]
     return [line for lines in list(filter(None, found))[:most] for line in lines]
 
 
 def runs(pages):
     """The README as a whole and the first example of every other page; `make soak` runs all of every page."""
     slow = {page: [pytest.mark.slow] * (page.name in SLOW_SNIPPETS) for page in pages}
-    once = [pytest.param(page, None if page == README else 1, id=page.name, marks=slow[page]) for page in pages]
+    once = [
+        pytest.param(
+            page, None if page == README else 1, id=page.name, marks=slow[page]
+        )
+        for page in pages
+    ]
     others = [page for page in pages if page != README]
-    return once + [pytest.param(page, None, id=f"all of {page.name}", marks=pytest.mark.soak) for page in others]
+    return once + [
+        pytest.param(page, None, id=f"all of {page.name}", marks=pytest.mark.soak)
+        for page in others
+    ]
 
 
 @pytest.fixture
@@ -69,7 +82,9 @@ def collector(tmp_path, monkeypatch):
 def shuffler(collector, tmp_path, monkeypatch):
     """A shuffler of the collector."""
     serving = pytest.importorskip("tests.service.serving")
-    with serving.serving(tmp_path, command="shuffler", collector=collector.url) as server:
+    with serving.serving(
+        tmp_path, command="shuffler", collector=collector.url
+    ) as server:
         monkeypatch.setenv("SHUFFLER", server.url)
         monkeypatch.setenv("SHUFFLER_KEY", server.http.get("/v1/key").json()["key"])
         monkeypatch.setenv("SHUFFLER_TOKEN", serving.ADMINISTRATOR)
@@ -82,15 +97,28 @@ def folder(page, request, tmp_path, monkeypatch):
     """A folder of its own for a page, and what else it needs."""
     if page.name == "collecting.md":
         server = request.getfixturevalue("collector")
-        if request.function is test_python_snippets_run:  # the page's commands create it otherwise
+        # the page's commands create it otherwise
+        if request.function is test_python_snippets_run:
             server.create("rooms", sstq.FrameUnit(dim=16, epsilon=4.0))
     if page.name == "shuffler.md":
         server = request.getfixturevalue("shuffler")
         if request.function is test_python_snippets_run:
-            terms = {"url": server.url, "threshold": 500, **server.http.get("/v1/key").json()}
-            campaign = {"closes": "2100-01-01T00:00:00Z", "senders": "single-use", "shuffling": terms}
-            request.getfixturevalue("collector").create("rooms", sstq.FrameUnit(dim=16, epsilon=4.0), **campaign)
-            made = server.administer("POST", "/v1/campaigns/rooms/tokens", json={"count": 1}).json()["tokens"]
+            terms = {
+                "url": server.url,
+                "threshold": 500,
+                **server.http.get("/v1/key").json(),
+            }
+            campaign = {
+                "closes": "2100-01-01T00:00:00Z",
+                "senders": "single-use",
+                "shuffling": terms,
+            }
+            request.getfixturevalue("collector").create(
+                "rooms", sstq.FrameUnit(dim=16, epsilon=4.0), **campaign
+            )
+            made = server.administer(
+                "POST", "/v1/campaigns/rooms/tokens", json={"count": 1}
+            ).json()["tokens"]
             monkeypatch.setenv("TOKEN", made[0])
     if page.name == IN_FOUR_LANGUAGES:  # its commands are those of a checkout
         (tmp_path / "clients").symlink_to(ROOT / "clients")
@@ -99,7 +127,14 @@ def folder(page, request, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("page", "most"), runs([page for page in PAGES if blocks(page, "python") and page.name != IN_FOUR_LANGUAGES])
+    ("page", "most"),
+    runs(
+        [
+            page
+            for page in PAGES
+            if blocks(page, "python") and page.name != IN_FOUR_LANGUAGES
+        ]
+    ),
 )
 @pytest.mark.usefixtures("folder")
 def test_python_snippets_run(page, most):
@@ -109,14 +144,20 @@ def test_python_snippets_run(page, most):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("page", "most"), runs([page for page in PAGES if shell_lines(page)]))
+@pytest.mark.parametrize(
+    ("page", "most"), runs([page for page in PAGES if shell_lines(page)])
+)
 def test_shell_snippets_run(page, most, folder):
     for line in shell_lines(page, most):
         words = shlex.split(os.path.expandvars(line))
         if words[:2] == ["python", "-c"]:
             exec(compile(words[2], line, "exec"), {"__name__": "__main__"})  # noqa: S102
         elif words[0] == "sstq" and not set(line) & SHELL_SYNTAX:
-            run_here(app, [path for word in words[1:] for path in sorted(glob(word)) or [word]], line)
+            run_here(
+                app,
+                [path for word in words[1:] for path in sorted(glob(word)) or [word]],
+                line,
+            )
         elif words[:3] == ["python", "-m", "paper"]:
             run_here(paper.__main__.app, words[3:], line)
         else:
@@ -126,13 +167,22 @@ def test_shell_snippets_run(page, most, folder):
 def run_here(app, arguments, line):
     """Run a command in this process: starting Numba for each would take longer than all that they do."""
     done = CliRunner().invoke(app, arguments)
-    assert done.exit_code == 0, f"{line}\n{done.output}\n{done.stderr}\n{done.exception!r}"
+    assert done.exit_code == 0, (
+        f"{line}\n{done.output}\n{done.stderr}\n{done.exception!r}"
+    )
 
 
 def run_in_shell(line, folder):
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    }
     done = subprocess.run(
-        ["/bin/sh", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        ["/bin/sh", "-c", line],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, f"{line}\n{done.stderr}"
 
@@ -140,21 +190,38 @@ def run_in_shell(line, folder):
 def options_by_command(command, name=""):
     """The options of every command, by its words."""
     if hasattr(command, "commands"):
-        parts = [options_by_command(part, f"{name} {word}".strip()) for word, part in command.commands.items()]
+        parts = [
+            options_by_command(part, f"{name} {word}".strip())
+            for word, part in command.commands.items()
+        ]
         return {words: options for part in parts for words, options in part.items()}
     return {name: {option for parameter in command.params for option in parameter.opts}}
 
 
-@pytest.mark.parametrize(("program", "own"), [("sstq", app), ("python -m paper", paper.__main__.app)])
+@pytest.mark.parametrize(
+    ("program", "own"), [("sstq", app), ("python -m paper", paper.__main__.app)]
+)
 def test_every_command_of_the_pages_exists_with_its_options(program, own):
     """Whether they run is for `make soak`."""
     known, tried = options_by_command(typer.main.get_command(own)), 0
     for page in PAGES:
-        for line in re.findall(rf"(?:^\$ |`){program} ([a-z][^\n`|]+)", page.read_text(), flags=re.MULTILINE):
+        for line in re.findall(
+            rf"(?:^\$ |`){program} ([a-z][^\n`|]+)",
+            page.read_text(),
+            flags=re.MULTILINE,
+        ):
             words = line.split()
-            commands = [options for name, options in known.items() if name.split()[0] == words[0]]
-            given = {word.split("=")[0] for word in words if re.match("--[a-z]", word)} - {"--help"}
-            assert any(given <= options for options in commands), f"{page.name}: {program} {line}"
+            commands = [
+                options
+                for name, options in known.items()
+                if name.split()[0] == words[0]
+            ]
+            given = {
+                word.split("=")[0] for word in words if re.match("--[a-z]", word)
+            } - {"--help"}
+            assert any(given <= options for options in commands), (
+                f"{page.name}: {program} {line}"
+            )
             tried += 1
     assert tried > 5
 
@@ -180,12 +247,22 @@ def test_every_benchmark_that_a_page_names_exists():
 
 
 def test_every_accuracy_stands_beside_its_total_epsilon():
-    pages = [*PAGES, *sorted((ROOT / "examples").rglob("*.md")), *sorted((ROOT / "experiments").rglob("*.md"))]
+    pages = [
+        *PAGES,
+        *sorted((ROOT / "examples").rglob("*.md")),
+        *sorted((ROOT / "experiments").rglob("*.md")),
+    ]
     for page in pages:
-        prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        prose = re.sub(
+            r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL
+        )
         for paragraph in re.split(r"\n\s*\n", prose):
-            is_training = re.search(r"accuracy|twenty rounds", paragraph) and re.search(r"\d %|per\s+cent", paragraph)
-            assert not is_training or re.search(r"total\s+(of\s+)?\**ε", paragraph), f"{page.name}: {paragraph}"
+            is_training = re.search(r"accuracy|twenty rounds", paragraph) and re.search(
+                r"\d %|per\s+cent", paragraph
+            )
+            assert not is_training or re.search(r"total\s+(of\s+)?\**ε", paragraph), (
+                f"{page.name}: {paragraph}"
+            )
 
 
 @pytest.mark.soak
@@ -194,5 +271,10 @@ def test_notebooks_run(name, tmp_path):
     """They run in a kernel of their own, and the cells that print something are those whose output is kept."""
     notebooks = pytest.importorskip("tests.notebooks")
     (path,) = [path for path in notebooks.NOTEBOOKS if path.stem == name]
-    kept = [bool(cell.get("outputs")) for cell in notebooks.nbformat.read(path, as_version=4).cells]
-    assert [bool(cell.get("outputs")) for cell in notebooks.run(path, tmp_path).cells] == kept
+    kept = [
+        bool(cell.get("outputs"))
+        for cell in notebooks.nbformat.read(path, as_version=4).cells
+    ]
+    assert [
+        bool(cell.get("outputs")) for cell in notebooks.run(path, tmp_path).cells
+    ] == kept

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sstq.exactness import TOTAL, exp_lower, exp_upper, largest_ratio, log_interval, log_upper, rows_sum_to_total
+from sstq.exactness import (
+    TOTAL,
+    exp_lower,
+    exp_upper,
+    largest_ratio,
+    log_interval,
+    log_upper,
+    rows_sum_to_total,
+)
 
 EPSILONS = st.floats(1e-6, 32.0)
 
@@ -32,7 +40,9 @@ def test_exp_lower_is_just_below_the_exponential(epsilon: float) -> None:
 
 
 @given(st.integers(1, TOTAL), st.integers(1, TOTAL))
-def test_log_upper_is_the_next_double_above_the_logarithm(first: int, second: int) -> None:
+def test_log_upper_is_the_next_double_above_the_logarithm(
+    first: int, second: int
+) -> None:
     ratio = Fraction(max(first, second), min(first, second))
     bound = log_upper(ratio)
     assert exp_bracket(Fraction(bound))[1] >= ratio
@@ -48,15 +58,26 @@ def test_both_ends_of_a_log_interval_are_on_their_side(first: int, second: int) 
         logarithm = mpmath.log(mpmath.mpf(ratio.numerator) / ratio.denominator)
         for digits in (60, 30, 5):
             lower, upper = log_interval(ratio, digits)
-            width = mpmath.mpf(10) ** (2 - digits) * (1 + logarithm) + mpmath.mpf(10) ** -57
-            assert mpmath.mpf(str(lower)) <= logarithm <= mpmath.mpf(str(upper)) <= mpmath.mpf(str(lower)) + width
+            width = (
+                mpmath.mpf(10) ** (2 - digits) * (1 + logarithm) + mpmath.mpf(10) ** -57
+            )
+            assert (
+                mpmath.mpf(str(lower))
+                <= logarithm
+                <= mpmath.mpf(str(upper))
+                <= mpmath.mpf(str(lower)) + width
+            )
 
 
 def test_an_interval_holds_more_than_its_nearest_digits() -> None:
     """At 60 digits the nearest number is on the wrong side about half the time."""
     with mpmath.workdps(130):
         # Near 1 the logarithm has digits that the quotient does not have.
-        near = [Fraction(3 * 10**zeros + number, 3 * 10**zeros) for zeros in (5, 30) for number in (1, 4, 7)]
+        near = [
+            Fraction(3 * 10**zeros + number, 3 * 10**zeros)
+            for zeros in (5, 30)
+            for number in (1, 4, 7)
+        ]
         for ratio in [*map(Fraction, range(2, 60)), *near]:
             lower, upper = log_interval(ratio, 60)
             logarithm = mpmath.log(mpmath.mpf(ratio.numerator) / ratio.denominator)
@@ -107,4 +128,6 @@ def test_a_row_sum_that_wraps_around_in_64_bits_is_seen() -> None:
 @given(st.lists(st.tuples(st.integers(1, TOTAL), st.integers(1, TOTAL)), min_size=1))
 def test_largest_ratio(pairs: list[tuple[int, int]]) -> None:
     tops, bottoms = np.array(pairs).T
-    assert largest_ratio(tops, bottoms) == max(Fraction(top, bottom) for top, bottom in pairs)
+    assert largest_ratio(tops, bottoms) == max(
+        Fraction(top, bottom) for top, bottom in pairs
+    )

@@ -34,10 +34,16 @@ def provided(package):
 def test_every_module_that_is_imported_is_declared():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     groups = [project["dependencies"], *project["optional-dependencies"].values()]
-    declared = {re.match(r"[\w.-]+", one)[0].replace("-", "_") for group in groups for one in group}
+    declared = {
+        re.match(r"[\w.-]+", one)[0].replace("-", "_")
+        for group in groups
+        for one in group
+    }
     found = imported()
     # Most modules are called as their packages.
-    assert found - declared <= {module for package in declared - found for module in provided(package)}
+    assert found - declared <= {
+        module for package in declared - found for module in provided(package)
+    }
 
 
 @pytest.mark.slow

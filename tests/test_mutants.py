@@ -11,16 +11,31 @@ LISTED = mutants.read()
 
 
 def test_every_mutant_applies_and_its_tests_exist() -> None:
-    problems = [f"{mutant}: {mutant.problem()}" for mutant in LISTED if mutant.problem()]
+    problems = [
+        f"{mutant}: {mutant.problem()}" for mutant in LISTED if mutant.problem()
+    ]
     assert not problems, "update tests/mutants.toml:\n" + "\n".join(problems)
 
 
 @pytest.mark.slow
 def test_named_cases_of_parametrized_tests_exist() -> None:
     cases = sorted({test for mutant in LISTED for test in mutant.tests if "[" in test})
-    command = [sys.executable, "-m", "pytest", "-n0", "-qq", "--no-header", "--collect-only", *cases]
-    collected = subprocess.run(command, cwd=mutants.ROOT, capture_output=True, text=True, check=False)
-    assert collected.returncode == 0, f"update tests/mutants.toml:\n{collected.stdout}{collected.stderr}"
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n0",
+        "-qq",
+        "--no-header",
+        "--collect-only",
+        *cases,
+    ]
+    collected = subprocess.run(
+        command, cwd=mutants.ROOT, capture_output=True, text=True, check=False
+    )
+    assert collected.returncode == 0, (
+        f"update tests/mutants.toml:\n{collected.stdout}{collected.stderr}"
+    )
 
 
 @pytest.fixture
@@ -40,7 +55,12 @@ def tree(tmp_path, monkeypatch):
     return root
 
 
-def mutant_of(old="<= 3", new="< 3", tests=("tests/test_limits.py::test_edge",), file="src/limits.py"):
+def mutant_of(
+    old="<= 3",
+    new="< 3",
+    tests=("tests/test_limits.py::test_edge",),
+    file="src/limits.py",
+):
     return mutants.Mutant(file, "edge-left-out", old, new, tuple(tests))
 
 

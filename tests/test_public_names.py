@@ -43,10 +43,18 @@ def test_every_mechanism_is_at_the_top():
 def test_type_checkers_see_all_names():
     """They read the stub, in which a name is public only if it is imported as itself."""
     stub = ast.parse(Path(sstq.__file__).with_suffix(".pyi").read_text())
-    seen = {alias.asname: node.module for node in stub.body[1:] for alias in node.names if alias.name == alias.asname}
+    seen = {
+        alias.asname: node.module
+        for node in stub.body[1:]
+        for alias in node.names
+        if alias.name == alias.asname
+    }
     assert seen.pop("__version__") == "sstq._version"
     assert sorted(seen) == sorted(sstq.__all__)
-    assert all(getattr(sstq, name) is getattr(importlib.import_module(home), name) for name, home in seen.items())
+    assert all(
+        getattr(sstq, name) is getattr(importlib.import_module(home), name)
+        for name, home in seen.items()
+    )
 
 
 def test_other_names_are_not():

@@ -21,11 +21,20 @@ value = categories.aggregator().update(categories.encode([0, 1])).mean().value
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("more", "said"), [("", ""), ("categories.aggregator().mean().shares\n", "has no attribute")])
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [("", ""), ("categories.aggregator().mean().shares\n", "has no attribute")],
+)
 def test_results_have_the_type_of_their_mechanism(tmp_path, more, said):
     file = tmp_path / "example.py"
     file.write_text(CODE + more)
-    options = ["--strict", "--config-file", ROOT / "pyproject.toml", "--follow-imports", "silent"]
+    options = [
+        "--strict",
+        "--config-file",
+        ROOT / "pyproject.toml",
+        "--follow-imports",
+        "silent",
+    ]
     command = [sys.executable, "-m", "mypy", *options, file]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert (result.returncode == 0) == (not said), result.stdout

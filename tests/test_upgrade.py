@@ -6,7 +6,8 @@ from tests.upgrade import CONSTRAINTS, HELD, pins, upgraded
 def test_versions_change_and_nothing_else():
     text = "# why\ntorch==2.13.0\nTyper==0.20.1\nnobody-asks==1.0\n"
     assert (
-        upgraded(text, {"typer": "0.29.1", "torch": "9.9"}) == "# why\ntorch==2.13.0\nTyper==0.29.1\nnobody-asks==1.0\n"
+        upgraded(text, {"typer": "0.29.1", "torch": "9.9"})
+        == "# why\ntorch==2.13.0\nTyper==0.29.1\nnobody-asks==1.0\n"
     )
 
 

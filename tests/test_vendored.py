@@ -7,7 +7,9 @@ import pytest
 from tests.vendored import RECORDS, unlike_their_record
 
 
-@pytest.mark.parametrize("record", RECORDS, ids=lambda record: json.loads(record.read_text())["package"])
+@pytest.mark.parametrize(
+    "record", RECORDS, ids=lambda record: json.loads(record.read_text())["package"]
+)
 def test_vendored_files_have_the_recorded_hashes(record):
     assert any("LICENSE" in name for name in json.loads(record.read_text())["files"])
     assert unlike_their_record(record) == []

@@ -23,17 +23,42 @@ _PIN = re.compile(r"([A-Za-z0-9._-]+)==(\S+)")
 
 
 def pins(text: str) -> dict[str, str]:
-    return dict(match.groups() for match in map(_PIN.fullmatch, text.splitlines()) if match)
+    return dict(
+        match.groups() for match in map(_PIN.fullmatch, text.splitlines()) if match
+    )
 
 
 def resolved(held: list[str]) -> dict[str, str]:
     """The newest versions that resolve, by name in lower case with hyphens."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        options = ["--dry-run", "--ignore-installed", "--quiet", "--disable-pip-version-check", "--report", report]
-        subprocess.run([sys.executable, "-m", "pip", "install", *options, f"{ROOT}[{EXTRAS}]", *held], check=True)
+        options = [
+            "--dry-run",
+            "--ignore-installed",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--report",
+            report,
+        ]
+        subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                *options,
+                f"{ROOT}[{EXTRAS}]",
+                *held,
+            ],
+            check=True,
+        )
         installs = json.loads(report.read_text())["install"]
-    return {entry["metadata"]["name"].lower().replace("_", "-"): entry["metadata"]["version"] for entry in installs}
+    return {
+        entry["metadata"]["name"].lower().replace("_", "-"): entry["metadata"][
+            "version"
+        ]
+        for entry in installs
+    }
 
 
 def upgraded(text: str, newest: dict[str, str]) -> str:
@@ -41,7 +66,9 @@ def upgraded(text: str, newest: dict[str, str]) -> str:
 
     def newer(match: re.Match[str]) -> str:
         name, version = match.groups()
-        return f"{name}=={version if name in HELD else newest.get(name.lower(), version)}"
+        return (
+            f"{name}=={version if name in HELD else newest.get(name.lower(), version)}"
+        )
 
     return "\n".join(_PIN.sub(newer, line) for line in text.splitlines()) + "\n"
 

@@ -16,7 +16,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 RECORDS = (
-    ROOT / "src" / "sstq" / "service" / "dashboard" / "static" / "vendor" / "vendored.json",
+    ROOT
+    / "src"
+    / "sstq"
+    / "service"
+    / "dashboard"
+    / "static"
+    / "vendor"
+    / "vendored.json",
     ROOT / "docs" / "assets" / "katex" / "vendored.json",
 )
 
@@ -31,7 +38,8 @@ def unlike_their_record(record: Path) -> list[str]:
     return [
         name
         for name, known in files.items()
-        if not (record.parent / name).is_file() or integrity((record.parent / name).read_bytes()) != known["integrity"]
+        if not (record.parent / name).is_file()
+        or integrity((record.parent / name).read_bytes()) != known["integrity"]
     ]
 
 
@@ -53,10 +61,19 @@ def unlike_the_registry(record: Path) -> list[str]:
             return [
                 name
                 for name, file in known["files"].items()
-                if opened.extractfile(f"package/{file['from']}").read() != (record.parent / name).read_bytes()
+                if opened.extractfile(f"package/{file['from']}").read()
+                != (record.parent / name).read_bytes()
             ]
 
 
 if __name__ == "__main__":
-    wrong = [name for record in RECORDS for name in unlike_their_record(record) + unlike_the_registry(record)]
-    sys.exit(f"They differ: {', '.join(wrong)}" if wrong else print("All are the registry's, byte for byte."))  # noqa: T201
+    wrong = [
+        name
+        for record in RECORDS
+        for name in unlike_their_record(record) + unlike_the_registry(record)
+    ]
+    sys.exit(
+        f"They differ: {', '.join(wrong)}"
+        if wrong
+        else print("All are the registry's, byte for byte.")  # noqa: T201
+    )

@@ -21,7 +21,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-def make_certificates(folder: Path, hosts: tuple[str, ...] = (), days: int = 365) -> None:
+def make_certificates(
+    folder: Path, hosts: tuple[str, ...] = (), days: int = 365
+) -> None:
     """Write ca.crt, server.crt and server.key: an authority, and the certificate that it gives the SuperLink.
 
     The authority's own key is not kept, so nobody can make a second certificate that the nodes would trust. Its price:
@@ -34,7 +36,10 @@ def make_certificates(folder: Path, hosts: tuple[str, ...] = (), days: int = 365
         days: until they expire.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    authority_key, server_key = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
+    authority_key, server_key = (
+        ec.generate_private_key(ec.SECP384R1()),
+        ec.generate_private_key(ec.SECP384R1()),
+    )
     authority_name = _name("flower-fashion authority")
     identifier = x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key())
     authority = (
@@ -45,12 +50,25 @@ def make_certificates(folder: Path, hosts: tuple[str, ...] = (), days: int = 365
         .sign(authority_key, hashes.SHA384())
     )
     server = (
-        _builder(_name("flower-fashion SuperLink"), authority_name, server_key.public_key(), days)
+        _builder(
+            _name("flower-fashion SuperLink"),
+            authority_name,
+            server_key.public_key(),
+            days,
+        )
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_host(name) for name in (*hosts, *LOOPBACK)]), critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(server_key.public_key()), critical=False)
+        .add_extension(
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
+        )
+        .add_extension(
+            x509.SubjectAlternativeName([_host(name) for name in (*hosts, *LOOPBACK)]),
+            critical=False,
+        )
+        .add_extension(
+            x509.SubjectKeyIdentifier.from_public_key(server_key.public_key()),
+            critical=False,
+        )
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier),
             critical=False,
@@ -59,7 +77,10 @@ def make_certificates(folder: Path, hosts: tuple[str, ...] = (), days: int = 365
     )
     (folder / "ca.crt").write_bytes(authority.public_bytes(serialization.Encoding.PEM))
     (folder / "server.crt").write_bytes(server.public_bytes(serialization.Encoding.PEM))
-    _write_secret(folder / "server.key", _private_bytes(server_key, serialization.PrivateFormat.PKCS8))
+    _write_secret(
+        folder / "server.key",
+        _private_bytes(server_key, serialization.PrivateFormat.PKCS8),
+    )
 
 
 def make_node_key(path: Path) -> None:
@@ -67,7 +88,9 @@ def make_node_key(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP384R1())
     _write_secret(path, _private_bytes(key, serialization.PrivateFormat.OpenSSH))
-    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    public = key.public_key().public_bytes(
+        serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+    )
     path.with_name(f"{path.name}.pub").write_bytes(public + b"\n")
 
 
@@ -81,7 +104,8 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))  # clocks of other machines may be a little behind
+        # clocks of other machines may be a little behind
+        .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + timedelta(days=days))
     )
 
@@ -111,8 +135,12 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _private_bytes(key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> bytes:
-    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+def _private_bytes(
+    key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat
+) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, form, serialization.NoEncryption()
+    )
 
 
 def _write_secret(path: Path, content: bytes) -> None:
@@ -124,11 +152,25 @@ def _write_secret(path: Path, content: bytes) -> None:
 
 def main() -> None:
     """Make the files that the command line asks for."""
-    parser = argparse.ArgumentParser(description="Make the SuperLink's certificate and the SuperNodes' keys.")
+    parser = argparse.ArgumentParser(
+        description="Make the SuperLink's certificate and the SuperNodes' keys."
+    )
     parser.add_argument("folder", type=Path, help="where to; made if missing")
-    parser.add_argument("--nodes", type=int, default=3, help="how many pairs of keys (default: 3)")
-    parser.add_argument("--host", action="append", default=[], help="a name or address of the SuperLink; repeatable")
-    parser.add_argument("--days", type=int, default=365, help="until the certificates expire (default: 365)")
+    parser.add_argument(
+        "--nodes", type=int, default=3, help="how many pairs of keys (default: 3)"
+    )
+    parser.add_argument(
+        "--host",
+        action="append",
+        default=[],
+        help="a name or address of the SuperLink; repeatable",
+    )
+    parser.add_argument(
+        "--days",
+        type=int,
+        default=365,
+        help="until the certificates expire (default: 365)",
+    )
     arguments = parser.parse_args()
     make_certificates(arguments.folder, tuple(arguments.host), arguments.days)
     for number in range(1, arguments.nodes + 1):

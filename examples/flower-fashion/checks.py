@@ -16,7 +16,9 @@ def check(what: str, holds: bool, found: object) -> None:
     print("checked:", what, flush=True)
 
 
-def check_history(folder: Path, *, rounds: int, replies: int, refusals: int, accuracy: float) -> None:
+def check_history(
+    folder: Path, *, rounds: int, replies: int, refusals: int, accuracy: float
+) -> None:
     """Check history.json, which the server wrote.
 
     Args:
@@ -29,19 +31,33 @@ def check_history(folder: Path, *, rounds: int, replies: int, refusals: int, acc
     history: dict[str, Any] = json.loads((folder / "history.json").read_text())
     metrics = list(history["rounds"].values())
     check(f"{rounds} rounds are done", len(metrics) == rounds, len(metrics))
-    for name, count in {"sstq-replies": replies, "sstq-refused": refusals, "sstq-missing": 0}.items():
+    for name, count in {
+        "sstq-replies": replies,
+        "sstq-refused": refusals,
+        "sstq-missing": 0,
+    }.items():
         counts = [each[name] for each in metrics]
         check(f"{name} is {count} in each", counts == [count] * rounds, counts)
     errors = [each["error"] for each in history["received"] if "error" in each]
-    check("who refuses gives the node's cap as the reason", all("this node allows" in e for e in errors), errors)
+    check(
+        "who refuses gives the node's cap as the reason",
+        all("this node allows" in e for e in errors),
+        errors,
+    )
     private = [each for each in history["received"] if "error" not in each]
     in_clear = sum(each["arrays"] + each["metrics"] for each in private)
     check("no array and no metric left a node", in_clear == 0, f"{in_clear} bytes")
     largest = max(each["config"] for each in private)
-    check("what a reply holds is less than 100 bytes", largest < 100, f"{largest} bytes")
+    check(
+        "what a reply holds is less than 100 bytes", largest < 100, f"{largest} bytes"
+    )
     last = history["model"][str(rounds)]
     beside = f"at a total ε of {last['total-epsilon']:g} per node"
-    check(f"the model's accuracy is above {accuracy:.0%} {beside}", last["accuracy"] > accuracy, last["accuracy"])
+    check(
+        f"the model's accuracy is above {accuracy:.0%} {beside}",
+        last["accuracy"] > accuracy,
+        last["accuracy"],
+    )
 
 
 def check_ledger(name: str, path: Path, due: float) -> None:

@@ -15,13 +15,30 @@ from processes import NotAsExpectedError, heed_signals
 
 def parser_of(description: str | None, *, rounds: int) -> argparse.ArgumentParser:
     """Return a parser of the options that both have; `rounds` is the default of one of them."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dataset", default="fashion-mnist", choices=["fashion-mnist", "digits"])
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--dataset", default="fashion-mnist", choices=["fashion-mnist", "digits"]
+    )
     parser.add_argument("--framework", default="numpy", choices=["numpy", "torch"])
-    parser.add_argument("--rounds", type=int, default=rounds, help=f"(default: {rounds})")
-    parser.add_argument("--epsilon", type=float, default=3.0, help="of one message (default: 3)")
-    parser.add_argument("--folder", type=Path, help="for all files; by default one that is removed after success")
-    parser.add_argument("--timeout", type=float, default=600.0, help="seconds to wait for anything (default: 600)")
+    parser.add_argument(
+        "--rounds", type=int, default=rounds, help=f"(default: {rounds})"
+    )
+    parser.add_argument(
+        "--epsilon", type=float, default=3.0, help="of one message (default: 3)"
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="for all files; by default one that is removed after success",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=600.0,
+        help="seconds to wait for anything (default: 600)",
+    )
     return parser
 
 

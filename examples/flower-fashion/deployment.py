@@ -52,23 +52,50 @@ class Deployment:
             make_node_key(self._key(node))
         for node in NODES:
             self._superlink.register(node.name, self._key(node).with_suffix(".pub"))
-        *nodes, stranger = [self._start_node(node, number) for number, node in enumerate((*NODES, STRANGER))]
+        *nodes, stranger = [
+            self._start_node(node, number)
+            for number, node in enumerate((*NODES, STRANGER))
+        ]
         status = self._superlink.run(config, nodes)
 
         check("the run is completed", status == "finished:completed", status)
-        wait_until("the stranger has ended", lambda: stranger.exit_code is not None, [], self._timeout)
-        turned_away = bool(stranger.exit_code) and "Failed to activate SuperNode" in stranger.text()
-        check("the node without a registered key was turned away", turned_away, stranger.log)
+        wait_until(
+            "the stranger has ended",
+            lambda: stranger.exit_code is not None,
+            [],
+            self._timeout,
+        )
+        turned_away = (
+            bool(stranger.exit_code)
+            and "Failed to activate SuperNode" in stranger.text()
+        )
+        check(
+            "the node without a registered key was turned away",
+            turned_away,
+            stranger.log,
+        )
         for process in nodes:
             # The server is not told of a failed training, since that may depend on data; the node's own log has it.
-            check(f"{process.name} trained without failure", "the training failed" not in process.text(), process.log)
+            check(
+                f"{process.name} trained without failure",
+                "the training failed" not in process.text(),
+                process.log,
+            )
         rounds, epsilon = config["num-server-rounds"], config["epsilon"]
         willing = [node for node in NODES if node.max_epsilon >= epsilon]
         refusals = len(NODES) - len(willing)
-        check_history(Path(config["output"]), rounds=rounds, replies=len(willing), refusals=refusals, accuracy=0.3)
+        check_history(
+            Path(config["output"]),
+            rounds=rounds,
+            replies=len(willing),
+            refusals=refusals,
+            accuracy=0.3,
+        )
         for node in NODES:
             ledger = self.folder / node.name / "ledger" / f"{node.name}.ledger"
-            check_ledger(node.name, ledger, rounds * epsilon if node in willing else 0.0)
+            check_ledger(
+                node.name, ledger, rounds * epsilon if node in willing else 0.0
+            )
 
     def stop(self) -> None:
         """Stop the nodes, and then the SuperLink, of which they take their leave."""

@@ -30,7 +30,13 @@ class Process:
         logs: the folder for what it prints.
     """
 
-    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], logs: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        logs: Path,
+    ) -> None:
         self.name, self.log = name, logs / f"{name}.log"
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -74,7 +80,9 @@ def stop(processes: Iterable[Process]) -> None:
     for process, _ in asked:
         process.wait(max(_POLL, deadline - time.monotonic()))
     family = set().union(*(members for _, members in asked))
-    while (alive := [pid for pid in family if _alive(pid)]) and time.monotonic() < deadline:
+    while (
+        alive := [pid for pid in family if _alive(pid)]
+    ) and time.monotonic() < deadline:
         time.sleep(_POLL)
     for pid in alive:
         with suppress(ProcessLookupError):
@@ -90,7 +98,9 @@ def heed_signals() -> None:
         signal.signal(number, lambda received, _: _signals.append(received))
 
 
-def wait_until(what: str, happened: Callable[[], bool], needed: Iterable[Process], seconds: float) -> None:
+def wait_until(
+    what: str, happened: Callable[[], bool], needed: Iterable[Process], seconds: float
+) -> None:
     """Poll until something has happened.
 
     Raises:
@@ -130,10 +140,16 @@ def _table() -> dict[int, tuple[int, int, str]]:
     """Parent, group and state of every process that can be seen."""
     if not Path("/proc/self/stat").exists():
         listing = subprocess.run(
-            ["ps", "-A", "-o", "pid=,ppid=,pgid=,stat="], capture_output=True, text=True, check=True
+            ["ps", "-A", "-o", "pid=,ppid=,pgid=,stat="],
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         rows = [line.split() for line in listing.splitlines()]
-        return {int(pid): (int(parent), int(group), state) for pid, parent, group, state in rows}
+        return {
+            int(pid): (int(parent), int(group), state)
+            for pid, parent, group, state in rows
+        }
     table = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -149,14 +165,18 @@ def _descendants(ancestor: int) -> set[int]:
     table = _table()
     family, found = {ancestor}, True
     while found:
-        found = {pid for pid, (parent, _, _) in table.items() if parent in family} - family
+        found = {
+            pid for pid, (parent, _, _) in table.items() if parent in family
+        } - family
         family |= found
     return family - {ancestor}
 
 
 def _group(leader: int) -> set[int]:
     """The members of a process group, among them those whose parent has ended already."""
-    return {pid for pid, (_, group, _) in _table().items() if group == leader} - {leader}
+    return {pid for pid, (_, group, _) in _table().items() if group == leader} - {
+        leader
+    }
 
 
 def _alive(pid: int) -> bool:

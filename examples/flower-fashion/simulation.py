@@ -15,9 +15,21 @@ from superlink import SuperLink
 def main() -> None:
     """Simulate, check and stop."""
     parser = parser_of(__doc__, rounds=20)
-    parser.add_argument("--nodes", type=int, default=100, help="how many are simulated (default: 100)")
-    parser.add_argument("--accuracy", type=float, default=0.0, help="that the last model must exceed, from 0 to 1")
-    parser.add_argument("--cohort", type=int, default=0, help="nodes per round, each node once (default: all, always)")
+    parser.add_argument(
+        "--nodes", type=int, default=100, help="how many are simulated (default: 100)"
+    )
+    parser.add_argument(
+        "--accuracy",
+        type=float,
+        default=0.0,
+        help="that the last model must exceed, from 0 to 1",
+    )
+    parser.add_argument(
+        "--cohort",
+        type=int,
+        default=0,
+        help="nodes per round, each node once (default: all, always)",
+    )
     arguments = parser.parse_args()
     config = {
         "dataset": arguments.dataset,
@@ -29,13 +41,24 @@ def main() -> None:
         "clip": {"fashion-mnist": 0.08, "digits": 0.4}[arguments.dataset],
     }
     with folder_for(arguments.folder) as folder:
-        superlink, output = SuperLink(folder, arguments.timeout, simulation=True), folder / "output"
+        superlink, output = (
+            SuperLink(folder, arguments.timeout, simulation=True),
+            folder / "output",
+        )
         with stopping(superlink.stop):
             superlink.start()
-            status = superlink.run(config | {"output": str(output)}, simulated_nodes=arguments.nodes)
+            status = superlink.run(
+                config | {"output": str(output)}, simulated_nodes=arguments.nodes
+            )
             check("the run is completed", status == "finished:completed", status)
             replies = arguments.cohort or arguments.nodes
-            check_history(output, rounds=arguments.rounds, replies=replies, refusals=0, accuracy=arguments.accuracy)
+            check_history(
+                output,
+                rounds=arguments.rounds,
+                replies=replies,
+                refusals=0,
+                accuracy=arguments.accuracy,
+            )
 
 
 if __name__ == "__main__":

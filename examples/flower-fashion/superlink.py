@@ -55,20 +55,39 @@ class SuperLink:
         else:
             make_certificates(self.ca_certificate.parent)
             command += ["--ssl-ca-certfile", str(self.ca_certificate)]
-            command += ["--ssl-certfile", str(self.ca_certificate.with_name("server.crt"))]
-            command += ["--ssl-keyfile", str(self.ca_certificate.with_name("server.key"))]
+            command += [
+                "--ssl-certfile",
+                str(self.ca_certificate.with_name("server.crt")),
+            ]
+            command += [
+                "--ssl-keyfile",
+                str(self.ca_certificate.with_name("server.key")),
+            ]
             command += ["--enable-supernode-auth"]
             connection["root-certificates"] = str(self.ca_certificate)
-        settings = "".join(f"{key} = {json.dumps(value)}\n" for key, value in connection.items())
-        (self._home("flwr") / "config.toml").write_text(f"[superlink.{_CONNECTION}]\n{settings}")
+        settings = "".join(
+            f"{key} = {json.dumps(value)}\n" for key, value in connection.items()
+        )
+        (self._home("flwr") / "config.toml").write_text(
+            f"[superlink.{_CONNECTION}]\n{settings}"
+        )
         self._process = self.start_process("superlink", command)
-        wait_until("the SuperLink answers", self._answers, [self._process], self.timeout)
+        wait_until(
+            "the SuperLink answers", self._answers, [self._process], self.timeout
+        )
 
     def register(self, name: str, public_key: Path) -> None:
         """Allow the holder of the private key to take part."""
-        self._flwr("supernode", "register", str(public_key), _CONNECTION, "--name", name)
+        self._flwr(
+            "supernode", "register", str(public_key), _CONNECTION, "--name", name
+        )
 
-    def run(self, config: Mapping[str, Any], nodes: Sequence[Process] = (), simulated_nodes: int = 0) -> str:
+    def run(
+        self,
+        config: Mapping[str, Any],
+        nodes: Sequence[Process] = (),
+        simulated_nodes: int = 0,
+    ) -> str:
         """Run the app to its end, showing its log; returns how it ended, by the word of the SuperLink.
 
         Args:
@@ -76,9 +95,20 @@ class SuperLink:
             nodes: what must not end before.
             simulated_nodes: how many, in a simulation.
         """
-        command = ["flwr", "run", str(APP), _CONNECTION, "--stream", "--run-config", as_toml(config)]
+        command = [
+            "flwr",
+            "run",
+            str(APP),
+            _CONNECTION,
+            "--stream",
+            "--run-config",
+            as_toml(config),
+        ]
         if self._simulation:
-            command += ["--federation-config", f"num-supernodes={simulated_nodes} client-resources-num-cpus=1"]
+            command += [
+                "--federation-config",
+                f"num-supernodes={simulated_nodes} client-resources-num-cpus=1",
+            ]
         run = self.start_process("run", command, home="flwr")
         self._commands.append(run)
         shown = 0
@@ -91,9 +121,16 @@ class SuperLink:
             shown = len(text)
             return over
 
-        wait_until("the run has ended", ended, [*filter(None, [self._process]), *nodes], self.timeout)
+        wait_until(
+            "the run has ended",
+            ended,
+            [*filter(None, [self._process]), *nodes],
+            self.timeout,
+        )
         if run.exit_code:
-            raise NotAsExpectedError(f"flwr run failed (exit code {run.exit_code}); see {run.log}")
+            raise NotAsExpectedError(
+                f"flwr run failed (exit code {run.exit_code}); see {run.log}"
+            )
         # Its exit code is 0 also when the app failed.
         listing = self._flwr("list", _CONNECTION, "--limit", "1", "--format", "json")
         (latest,) = json.loads(listing[listing.index("{") :])["runs"]
@@ -103,7 +140,9 @@ class SuperLink:
         """Stop it, and with it a run that goes on."""
         stop([*self._commands, *filter(None, [self._process])])
 
-    def start_process(self, name: str, command: Sequence[str], home: str | None = None) -> Process:
+    def start_process(
+        self, name: str, command: Sequence[str], home: str | None = None
+    ) -> Process:
         """Start one of Flower's programs with a home of its own (unless it shares another's), and show the command."""
         print("$", *command, flush=True)
         logs = self.folder / "logs"
@@ -112,16 +151,24 @@ class SuperLink:
 
     def _flwr(self, *arguments: str) -> str:
         """What a `flwr` command prints."""
-        process = self.start_process("-".join(["flwr", *arguments[:2]]), ["flwr", *arguments], home="flwr")
+        process = self.start_process(
+            "-".join(["flwr", *arguments[:2]]), ["flwr", *arguments], home="flwr"
+        )
         self._commands.append(process)
-        wait_until("flwr has ended", lambda: process.exit_code is not None, [], self.timeout)
+        wait_until(
+            "flwr has ended", lambda: process.exit_code is not None, [], self.timeout
+        )
         if process.exit_code:
             raise NotAsExpectedError(f"flwr {arguments[0]} failed: {process.text()}")
         return process.text()
 
     def _answers(self) -> bool:
         scheme = "http" if self._simulation else "https"
-        trust = None if self._simulation else ssl.create_default_context(cafile=str(self.ca_certificate))
+        trust = (
+            None
+            if self._simulation
+            else ssl.create_default_context(cafile=str(self.ca_certificate))
+        )
         directly = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust)
         )

@@ -71,10 +71,15 @@ class Clean(NotPrivate):
         # In double precision the square of a float32 cannot overflow.
         norms = np.sqrt(np.einsum("ij,ij->i", values, values, dtype=np.float64))
         for row in np.flatnonzero(norms > 1 + ROUNDING):
-            raise ValueError(f"message {row}: its norm must be at most clip, got {norms[row]:g} times clip")
+            raise ValueError(
+                f"message {row}: its norm must be at most clip, got {norms[row]:g} times clip"
+            )
 
     def _decoded(self, messages: Messages) -> Floats:
-        return messages.column("value").reshape(-1, self.dim).astype(np.float64) * self.clip
+        return (
+            messages.column("value").reshape(-1, self.dim).astype(np.float64)
+            * self.clip
+        )
 
     def largest_message(self) -> float:
         """The clipped vector."""

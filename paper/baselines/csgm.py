@@ -117,16 +117,27 @@ class CSGM(KashinMechanism):
     ) -> None:
         given = dict(locals())
         bits = self._default_bits if bits is None else bits
-        common = self.checked(dim=dim, epsilon=epsilon, clients=clients, delta=delta, clip=clip, bits=bits)
-        framed, frame, recipe = solve_kashin(common["dim"], frame_size, frame_seed, None, None)
-        recipe = replace(recipe, level=max(self._least_beta * math.sqrt(frame.redundancy), recipe.level))
+        common = self.checked(
+            dim=dim, epsilon=epsilon, clients=clients, delta=delta, clip=clip, bits=bits
+        )
+        framed, frame, recipe = solve_kashin(
+            common["dim"], frame_size, frame_seed, None, None
+        )
+        recipe = replace(
+            recipe,
+            level=max(self._least_beta * math.sqrt(frame.redundancy), recipe.level),
+        )
         weight = self._weight(frame.size, recipe.bound(frame), common["bits"])
         terms = common["epsilon"], common["delta"], weight, frame.size
         if coordinates is None:
             release = Release.default(*terms, common["clients"], common["bits"])
         else:
             release = Release.calibrated(*terms, coordinates)
-        framed |= {"level": recipe.level, "coordinates": release.expected, "most": release.most}
+        framed |= {
+            "level": recipe.level,
+            "coordinates": release.expected,
+            "most": release.most,
+        }
         self.settle(given, CSGMSolved(**common, **framed, sigma=release.sigma))
 
     def check_solved(self) -> None:
@@ -166,7 +177,9 @@ class CSGM(KashinMechanism):
         """Noisy sums of the contributions."""
         options = self.frame.size, self.clients, self.noise_scale
         sums = self.contributions, self.mean_of_sums
-        return NoisyEstimator(self, *options, *sums, self.coordinate_variance, self.single_estimates)
+        return NoisyEstimator(
+            self, *options, *sums, self.coordinate_variance, self.single_estimates
+        )
 
     @property
     def words_each(self) -> int:
@@ -201,7 +214,9 @@ class CSGM(KashinMechanism):
         """The coefficients in units of B within the bounds of one and of all, and which rows the bounds changed."""
         coefficients, residuals = represent(self.frame, self.kashin, unit)
         power = np.einsum("ij,ij->i", coefficients, coefficients, dtype=np.float64)
-        most = self.frame.size * min(1.0, self._energy_limit / self.kashin.bound(self.frame) ** 2)
+        most = self.frame.size * min(
+            1.0, self._energy_limit / self.kashin.bound(self.frame) ** 2
+        )
         factors = np.sqrt(most / np.maximum(power, most))
         coefficients *= factors[:, None].astype(np.float32)
         missed = residuals > CERTIFIED_RESIDUAL * np.linalg.norm(unit, axis=1)
@@ -219,7 +234,9 @@ class CSGM(KashinMechanism):
             batch.report.missed += int(missed.sum())
         sent = np.zeros((len(unit), most), dtype=np.float32)
         for row, count in enumerate(counts.tolist()):
-            sent[row, :count] = coefficients[row, self.release.chosen(seeds[row], count)]
+            sent[row, :count] = coefficients[
+                row, self.release.chosen(seeds[row], count)
+            ]
         codes = stochastic_round(uniform_codebook(self.bits).values, sent, uniforms)
         codes[np.arange(most) >= counts[:, None]] = 0
         column = codes[:, 0] if most == 1 else codes
@@ -228,17 +245,28 @@ class CSGM(KashinMechanism):
     def check_messages(self, messages: Messages) -> None:
         """Refuse messages that no client sends."""
         codes = messages.column("code").reshape(-1, self.release.most)
-        for row, count in enumerate([] if self.release.dense else messages.column("kept").tolist()):
+        for row, count in enumerate(
+            [] if self.release.dense else messages.column("kept").tolist()
+        ):
             if codes[row, count:].any():
-                raise ValueError(f"message {row}: the codes beyond its {count} kept coordinates must be zero")
+                raise ValueError(
+                    f"message {row}: the codes beyond its {count} kept coordinates must be zero"
+                )
 
     def contributions(self, messages: Messages) -> Iterator[tuple[Any, Ints]]:
         """The kept coordinates of each message and its integer contributions to their sums, in units of B/(2^b − 1)."""
         codes = messages.column("code").reshape(-1, self.release.most)
         seeds = codes if self.release.dense else messages.column("seed")
-        counts = [self.frame.size] * len(codes) if self.release.dense else messages.column("kept").tolist()
+        counts = (
+            [self.frame.size] * len(codes)
+            if self.release.dense
+            else messages.column("kept").tolist()
+        )
         for code, seed, count in zip(codes, seeds, counts, strict=True):
-            yield self.release.chosen(seed, count), 2 * code[:count].astype(np.int64) - self._top_level
+            yield (
+                self.release.chosen(seed, count),
+                2 * code[:count].astype(np.int64) - self._top_level,
+            )
 
     def single_estimates(self, messages: Messages) -> Floats:
         """The estimates of single messages."""
@@ -256,34 +284,61 @@ class CSGM(KashinMechanism):
 
     def mean_of_sums(self, sums: Floats) -> Floats:
         """The mean of `clients` clients, from the sums of all contributions."""
-        scale = self.bound / self._top_level / (self.clients * self.release.inclusion[0])
-        return np.asarray(self.frame.synthesize((sums * scale)[None])[0], dtype=np.float64)
+        scale = (
+            self.bound / self._top_level / (self.clients * self.release.inclusion[0])
+        )
+        return np.asarray(
+            self.frame.synthesize((sums * scale)[None])[0], dtype=np.float64
+        )
 
     def _noise_power(self, clients: int) -> float:
         """The noise in the mean of that many clients, summed over the d coordinates."""
-        return self.dim**2 / self.frame.size * (self.sigma * self.bound / (clients * self.release.inclusion[0])) ** 2
+        return (
+            self.dim**2
+            / self.frame.size
+            * (self.sigma * self.bound / (clients * self.release.inclusion[0])) ** 2
+        )
 
     def coordinate_variance(self, count: int) -> float:
         """A bound of the variance of a coordinate of the mean: the noise, and at most E[ŷ²]/γ per message."""
-        sampled = self.weight * self.bound**2 / self.release.inclusion[0] * self.dim / self.frame.size**2
-        return self._noise_power(self.clients) / self.dim + count * sampled / self.clients**2
+        sampled = (
+            self.weight
+            * self.bound**2
+            / self.release.inclusion[0]
+            * self.dim
+            / self.frame.size**2
+        )
+        return (
+            self._noise_power(self.clients) / self.dim
+            + count * sampled / self.clients**2
+        )
 
     def largest_message(self) -> float:
         """All kept coefficients at the bound."""
-        return math.sqrt(self.dim * self.release.most / self.frame.size) * self.bound / self.release.inclusion[0]
+        return (
+            math.sqrt(self.dim * self.release.most / self.frame.size)
+            * self.bound
+            / self.release.inclusion[0]
+        )
 
     def row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact for one message without noise: sampling (with its cap) and rounding."""
         y = self._bounded(self.unit_ball(rows))[0].astype(np.float64)
         _, weight = interpolation(uniform_codebook(self.bits).values, y)
         energy = np.sum(y**2, axis=1) * self.bound**2
-        rounded = energy + np.sum(weight * (1 - weight), axis=1) * (2 / self._top_level * self.bound) ** 2
+        rounded = (
+            energy
+            + np.sum(weight * (1 - weight), axis=1)
+            * (2 / self._top_level * self.bound) ** 2
+        )
         mean = np.asarray(self.frame.synthesize(y * self.bound), dtype=np.float64)
         # E‖x̂‖²: rows of the frame have norm 1, a coordinate is kept with probability p, and two with probability q.
         p, q = self.release.inclusion
         ratio = (self.dim / self.frame.size) ** 2
         square = np.sum(mean**2, axis=1)
-        return mean, ratio * rounded / p + (square - ratio * energy) * (q / p**2) - square
+        return mean, ratio * rounded / p + (square - ratio * energy) * (
+            q / p**2
+        ) - square
 
     def variance_of_mean(self, rows: Rows, repeats: int, independent: float) -> float:
         """That of a whole round: the noise is added once for all clients, so its share falls as 1/n²."""

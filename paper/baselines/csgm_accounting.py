@@ -26,7 +26,27 @@ from sstq.extending import Floats, Ints, Words, check_number, unit_interval
 _DEVIATIONS = 40
 
 # From 64 on each is a quarter more than the one before.
-ORDERS = (*range(2, 65), 80, 100, 125, 157, 197, 247, 309, 387, 484, 605, 757, 947, 1184, 1480, 1850, 2313, 2892, 3615)
+ORDERS = (
+    *range(2, 65),
+    80,
+    100,
+    125,
+    157,
+    197,
+    247,
+    309,
+    387,
+    484,
+    605,
+    757,
+    947,
+    1184,
+    1480,
+    1850,
+    2313,
+    2892,
+    3615,
+)
 ORDERS += (4519, 5649, 7062, 8828, 11_035, 13_794, 16_384)
 """The integer orders α tried. Small budgets need large ones: the best α is about 1 + 2·log(1/δ)/ε."""
 
@@ -83,7 +103,9 @@ def spent(rate: float, weight: float, sigma: float, delta: float) -> float:
         # Divergences grow with the order, and the conversion takes off at most 0.11, at δ = 0.1: the best is found.
         if renyi > best + 0.11:
             break
-        best = min(best, renyi + math.log1p(-1 / order) - math.log(delta * order) / (order - 1))
+        best = min(
+            best, renyi + math.log1p(-1 / order) - math.log(delta * order) / (order - 1)
+        )
     return max(0.0, best) * (1 + _ROUNDING)
 
 
@@ -92,7 +114,9 @@ def least_sigma(rate: float, weight: float, epsilon: float, delta: float) -> flo
     from scipy.optimize import brentq
 
     def excess(log_sigma: float) -> float:
-        return math.log((spent(rate, weight, math.exp(log_sigma), delta) + 1e-12) / epsilon)
+        return math.log(
+            (spent(rate, weight, math.exp(log_sigma), delta) + 1e-12) / epsilon
+        )
 
     log_sigma = float(brentq(excess, *_LOG_SIGMAS, xtol=1e-8))
     while excess(log_sigma) > 0:
@@ -122,16 +146,38 @@ class Release:
         check_number("most", self.most, self.expected, self.size, integer=True)
 
     @classmethod
-    def calibrated(cls, epsilon: float, delta: float, weight: float, size: int, coordinates: int) -> Self:
+    def calibrated(
+        cls, epsilon: float, delta: float, weight: float, size: int, coordinates: int
+    ) -> Self:
         """The release with just enough noise that keeps so many of `size` coordinates on average."""
         kept = check_number("coordinates", coordinates, 1, size, integer=True)
         spare = _CAP_SHARE * delta * math.exp(-epsilon)
-        most = kept + bisect_left(range(kept, size), True, key=lambda most: overflow(size, kept, most) <= spare)
+        most = kept + bisect_left(
+            range(kept, size),
+            True,
+            key=lambda most: overflow(size, kept, most) <= spare,
+        )
         left = delta - math.exp(epsilon) * overflow(size, kept, most)
-        return cls(epsilon, delta, weight, size, kept, most, least_sigma(kept / size, weight, epsilon, left))
+        return cls(
+            epsilon,
+            delta,
+            weight,
+            size,
+            kept,
+            most,
+            least_sigma(kept / size, weight, epsilon, left),
+        )
 
     @classmethod
-    def default(cls, epsilon: float, delta: float, weight: float, size: int, clients: int, bits: int) -> Self:
+    def default(
+        cls,
+        epsilon: float,
+        delta: float,
+        weight: float,
+        size: int,
+        clients: int,
+        bits: int,
+    ) -> Self:
         """The release of the least power of two of coordinates with at most twice the error of keeping all.
 
         In small frames the seed makes such a message longer than all coefficients, which are then kept.
@@ -140,8 +186,17 @@ class Release:
         whole = make(size)
         powers = range(size.bit_length() - 1)
         most = 2 * whole.error(clients)
-        least = make(1 << bisect_left(powers, True, key=lambda power: make(1 << power).error(clients) <= most))
-        return least if least.most * bits + least.most.bit_length() + 128 < size * bits else whole
+        least = make(
+            1
+            << bisect_left(
+                powers, True, key=lambda power: make(1 << power).error(clients) <= most
+            )
+        )
+        return (
+            least
+            if least.most * bits + least.most.bit_length() + 128 < size * bits
+            else whole
+        )
 
     def law(self) -> NoReturn:
         """ValueError: outcomes are continuous."""
@@ -149,7 +204,9 @@ class Release:
 
     def privacy_loss(self) -> float:
         """The ε spent at δ, the cap of the sampling included, rounded up; infinite if the cap alone costs δ."""
-        left = self.delta - math.exp(self.epsilon) * overflow(self.size, self.expected, self.most)
+        left = self.delta - math.exp(self.epsilon) * overflow(
+            self.size, self.expected, self.most
+        )
         return spent(self.rate, self.weight, self.sigma, left) if left > 0 else math.inf
 
     def error(self, clients: int) -> float:
@@ -176,7 +233,11 @@ class Release:
         lowest = max(0, math.floor(self.expected - _DEVIATIONS * (deviation + 1)))
         k = np.arange(lowest, self.most + 1)
         # Ratios of neighbours, summed: differences of log-factorials would lose six digits at N = 2^22.
-        steps = np.log((self.size - k[:-1]) / (k[:-1] + 1)) + math.log(self.rate) - math.log1p(-self.rate)
+        steps = (
+            np.log((self.size - k[:-1]) / (k[:-1] + 1))
+            + math.log(self.rate)
+            - math.log1p(-self.rate)
+        )
         logs = np.concatenate([[0.0], np.cumsum(steps)])
         weights = np.exp(logs - logs.max())
         return k, weights / weights.sum()
@@ -185,14 +246,18 @@ class Release:
         """One K for each random word."""
         k, probabilities = self._sizes
         cumulative = np.cumsum(probabilities)[:-1]
-        return np.asarray(k[np.searchsorted(cumulative, unit_interval(words), side="right")])
+        return np.asarray(
+            k[np.searchsorted(cumulative, unit_interval(words), side="right")]
+        )
 
     @cached_property
     def inclusion(self) -> tuple[float, float]:
         """The probability that a coordinate is kept, and that two given ones are."""
         k, probabilities = self._sizes
         pairs = max(1, self.size * (self.size - 1))
-        return float(probabilities @ k) / self.size, float(probabilities @ (k * (k - 1.0))) / pairs
+        return float(probabilities @ k) / self.size, float(
+            probabilities @ (k * (k - 1.0))
+        ) / pairs
 
     def chosen(self, seed: Words, count: int) -> Any:
         """The kept coordinates, ascending: all, or the first `count` distinct ones of the seed's stream.
@@ -212,9 +277,16 @@ class Release:
         shift = 32 - (self.size - 1).bit_length()
         stream = hashlib.shake_128(np.ascontiguousarray(seed, dtype="<u8").tobytes())
         # On average N·log(N/(N − count)) ≤ 1.4·count draws hold as many distinct ones.
-        draws = math.ceil(-self.size * math.log1p(-count / self.size)) + 2 * math.isqrt(count) + 8
+        draws = (
+            math.ceil(-self.size * math.log1p(-count / self.size))
+            + 2 * math.isqrt(count)
+            + 8
+        )
         while True:
-            indices = np.frombuffer(stream.digest(4 * draws), dtype="<u4").astype(np.int64) >> shift
+            indices = (
+                np.frombuffer(stream.digest(4 * draws), dtype="<u4").astype(np.int64)
+                >> shift
+            )
             distinct, first = np.unique(indices, return_index=True)
             if len(distinct) >= count:
                 return np.asarray(distinct[np.argsort(first)[:count]])

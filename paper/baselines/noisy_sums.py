@@ -33,7 +33,9 @@ class _KeyedBits:
     simulated = False
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        return np.frombuffer(hashlib.shake_256(self.secret).digest(8 * count), dtype="<u8").astype(np.uint64)
+        return np.frombuffer(
+            hashlib.shake_256(self.secret).digest(8 * count), dtype="<u8"
+        ).astype(np.uint64)
 
 
 class NoisyAggregator(Aggregator[Estimate]):
@@ -65,7 +67,13 @@ class NoisyAggregator(Aggregator[Estimate]):
         self.sums()[-2:, 0] = np.frombuffer(os.urandom(16), dtype=np.int64)
 
     @classmethod
-    def from_sums(cls, estimator: Any, sums: NDArray[np.int64], count: int, simulated: bool = False) -> Self:
+    def from_sums(
+        cls,
+        estimator: Any,
+        sums: NDArray[np.int64],
+        count: int,
+        simulated: bool = False,
+    ) -> Self:
         """Create an aggregator from saved sums, and with their key."""
         made = super().from_sums(estimator, sums, count, simulated)
         made.sums()[:] = sums
@@ -86,7 +94,9 @@ class NoisyAggregator(Aggregator[Estimate]):
         sums = self.sums()[:-3, 0]
         secret = self.sums()[-2:, 0].tobytes() + sums.tobytes()
         source = _KeyedBits(secret) if rng is None else bit_source(rng)
-        noise = np.ldexp(normals(source, (len(sums),)) * self.estimator.noise_scale, _FRACTION_BITS)
+        noise = np.ldexp(
+            normals(source, (len(sums),)) * self.estimator.noise_scale, _FRACTION_BITS
+        )
         # Rounding real noise to the grid of the sums rounds the noisy sum itself: nothing but post-processing.
         self._keep_only((sums << _FRACTION_BITS) + np.rint(noise).astype(np.int64))
         self._simulated |= source.simulated
@@ -116,7 +126,9 @@ class NoisyAggregator(Aggregator[Estimate]):
         if not isinstance(other, NoisyAggregator):
             raise ValueError("the other aggregator is of another mechanism")
         if other.closed:
-            raise ValueError("the other aggregator's round is closed: its sums contain noise and cannot be added")
+            raise ValueError(
+                "the other aggregator's round is closed: its sums contain noise and cannot be added"
+            )
         key = self.sums()[-2:].copy()
         super().merge(other)
         self.sums()[-2:] = key
@@ -125,7 +137,9 @@ class NoisyAggregator(Aggregator[Estimate]):
 
     def _refuse_overflow(self, added: int) -> None:
         if self.closed:
-            raise ValueError("the round is closed: its noise has been drawn, and no more messages can be added")
+            raise ValueError(
+                "the round is closed: its noise has been drawn, and no more messages can be added"
+            )
         clients = self.estimator.clients
         if self._count + added > clients:
             raise ValueError(
@@ -163,7 +177,12 @@ class NoisyEstimator(DenseEstimator):
         """The sums, whether they are closed, and the key."""
         return self.size + 3, 1
 
-    def add(self, state: NDArray[np.int64], messages: Messages, times: NDArray[np.int64] | None) -> None:  # noqa: ARG002
+    def add(
+        self,
+        state: NDArray[np.int64],
+        messages: Messages,
+        times: NDArray[np.int64] | None,  # noqa: ARG002
+    ) -> None:
         """Add the contributions."""
         sums = state[:-3, 0]
         for kept, values in self.contributions(messages):
@@ -175,7 +194,11 @@ class NoisyEstimator(DenseEstimator):
 
     def estimate(self, sums: Sums) -> Estimate:
         """The mean of a closed round."""
-        value = self.mean_of_sums(np.ldexp(sums.state[:-3, 0].astype(np.float64), -_FRACTION_BITS))
+        value = self.mean_of_sums(
+            np.ldexp(sums.state[:-3, 0].astype(np.float64), -_FRACTION_BITS)
+        )
         deviation = math.sqrt(self.variance(sums.count)) if sums.count > 1 else math.nan
         stderr = np.full(len(value), deviation)
-        return Estimate(value, stderr, sums.count, sums.simulated, messages=self.source.messages)
+        return Estimate(
+            value, stderr, sums.count, sums.simulated, messages=self.source.messages
+        )

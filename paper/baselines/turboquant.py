@@ -88,17 +88,30 @@ class TurboQuant(NotPrivate):
     bits: int
     levels: Floats
 
-    def __init__(self, dim: int, *, bits: int = 4, clip: float = 1.0, frame_seed: int = 0) -> None:
+    def __init__(
+        self, dim: int, *, bits: int = 4, clip: float = 1.0, frame_seed: int = 0
+    ) -> None:
         given = dict(locals())
         common = self.checked(dim=dim, bits=bits, clip=clip, frame_seed=frame_seed)
-        self.settle(given, TurboQuantSolved(**common, decoder="identity", levels=lloyd_max_levels(common["bits"])))
+        self.settle(
+            given,
+            TurboQuantSolved(
+                **common, decoder="identity", levels=lloyd_max_levels(common["bits"])
+            ),
+        )
 
     def check_solved(self) -> None:
         """Refuse solved values that do not belong together."""
         levels = self.levels
         codes = 1 << self.bits
-        if levels.shape != (codes,) or not np.all(np.abs(levels) < 100) or not np.all(np.diff(levels) > 0):
-            raise ValueError(f"levels must be 2^bits = {codes} increasing numbers in (-100, 100)")
+        if (
+            levels.shape != (codes,)
+            or not np.all(np.abs(levels) < 100)
+            or not np.all(np.diff(levels) > 0)
+        ):
+            raise ValueError(
+                f"levels must be 2^bits = {codes} increasing numbers in (-100, 100)"
+            )
 
     @cached_property
     def frame(self) -> HadamardFrame:
@@ -109,7 +122,9 @@ class TurboQuant(NotPrivate):
     @cached_property
     def layout(self) -> Layout:
         """The codes of all coordinates, and the norm in units of clip."""
-        return Layout((Field("code", 1 << self.bits, count=self.frame.size), FloatField("norm")))
+        return Layout(
+            (Field("code", 1 << self.bits, count=self.frame.size), FloatField("norm"))
+        )
 
     @property
     def row_cost(self) -> int:
@@ -121,10 +136,18 @@ class TurboQuant(NotPrivate):
         """D, the mean squared error of the quantizer for standard normal input."""
         from scipy.special import ndtr
 
-        thresholds = np.concatenate([[-np.inf], (self.levels[1:] + self.levels[:-1]) / 2, [np.inf]])
+        thresholds = np.concatenate(
+            [[-np.inf], (self.levels[1:] + self.levels[:-1]) / 2, [np.inf]]
+        )
         heights = np.exp(-(thresholds**2) / 2) / math.sqrt(2 * math.pi)
         # E(g − c)² over a cell is E g² − 2c·E g + c²·mass, and E g over a cell is the difference of the heights.
-        return float(1 + np.sum(2 * self.levels * np.diff(heights) + self.levels**2 * np.diff(ndtr(thresholds))))
+        return float(
+            1
+            + np.sum(
+                2 * self.levels * np.diff(heights)
+                + self.levels**2 * np.diff(ndtr(thresholds))
+            )
+        )
 
     @property
     def decoding_bound(self) -> float:
@@ -137,7 +160,9 @@ class TurboQuant(NotPrivate):
 
     def _quantize(self, unit: Floats32) -> tuple[Column, Column]:
         norms = np.linalg.norm(unit.astype(np.float64), axis=1)
-        directions = (unit / np.where(norms > 0, norms, 1.0)[:, None]).astype(np.float32)
+        directions = (unit / np.where(norms > 0, norms, 1.0)[:, None]).astype(
+            np.float32
+        )
         # U has rows of norm 1 on average, so that y·√d has root mean square 1.
         coordinates = self.frame.analyze(directions) * np.float32(math.sqrt(self.dim))
         thresholds = ((self.levels[1:] + self.levels[:-1]) / 2).astype(np.float32)
@@ -148,13 +173,17 @@ class TurboQuant(NotPrivate):
         """Refuse messages that no client sends."""
         norms = messages.column("norm")
         for row in np.flatnonzero(~((norms >= 0) & (norms <= 1 + ROUNDING))):
-            raise ValueError(f"message {row}: norm must be in [0, 1] in units of clip, got {norms[row]}")
+            raise ValueError(
+                f"message {row}: norm must be in [0, 1] in units of clip, got {norms[row]}"
+            )
 
     def _decoded(self, messages: Messages) -> Floats:
         return self._estimates(messages.column("code"), messages.column("norm"))
 
     def _estimates(self, codes: Column, norms: Column) -> Floats:
-        coordinates = self.levels[codes.reshape(-1, self.frame.size)] / math.sqrt(self.dim)
+        coordinates = self.levels[codes.reshape(-1, self.frame.size)] / math.sqrt(
+            self.dim
+        )
         estimates = np.asarray(self.frame.synthesize(coordinates), dtype=np.float64)
         estimates *= (norms.astype(np.float64) * self.clip)[:, None]
         return estimates
@@ -165,7 +194,9 @@ class TurboQuant(NotPrivate):
 
     def row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact: what this frame makes of each row, without variance."""
-        return self._estimates(*self._quantize(self.unit_ball(rows))), np.zeros(len(rows))
+        return self._estimates(*self._quantize(self.unit_ball(rows))), np.zeros(
+            len(rows)
+        )
 
 
 @cache

@@ -9,7 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from paper.commands.common import ClientsOption, DataOption, OutputOption, RoundsOption, show_table
+from paper.commands.common import (
+    ClientsOption,
+    DataOption,
+    OutputOption,
+    RoundsOption,
+    show_table,
+)
 from paper.reproduction.experiments import EXPERIMENTS
 from paper.reproduction.lines import not_compared, write_record
 from paper.reproduction.methods import FULL, QUICK, Scale, find_method
@@ -33,18 +39,37 @@ def experiment_commands() -> dict[str, Callable[..., None]]:
 
 def _experiment(name: str) -> Callable[..., None]:
     def experiment(
-        quick: Annotated[bool, typer.Option("--quick", help="Run fewer seeds, dimensions and rounds.")] = False,
-        seeds: Annotated[int | None, typer.Option(min=1, help="The number of seeds (5; 1 with --quick).")] = None,
+        quick: Annotated[
+            bool,
+            typer.Option("--quick", help="Run fewer seeds, dimensions and rounds."),
+        ] = False,
+        seeds: Annotated[
+            int | None,
+            typer.Option(min=1, help="The number of seeds (5; 1 with --quick)."),
+        ] = None,
         clients: ClientsOption = None,
-        bits: Annotated[int | None, typer.Option(min=1, help="The bit width b of the paper's methods.")] = None,
-        epsilon: Annotated[float | None, typer.Option(help="The ε of one message (3).")] = None,
+        bits: Annotated[
+            int | None,
+            typer.Option(min=1, help="The bit width b of the paper's methods."),
+        ] = None,
+        epsilon: Annotated[
+            float | None, typer.Option(help="The ε of one message (3).")
+        ] = None,
         rounds: RoundsOption = None,
-        dim: Annotated[list[int] | None, typer.Option(min=2, help="Only this dimension; repeatable.")] = None,
+        dim: Annotated[
+            list[int] | None,
+            typer.Option(min=2, help="Only this dimension; repeatable."),
+        ] = None,
         method: Annotated[
             list[str] | None,
-            typer.Option(metavar="KEY|NAME[:ARGUMENT=VALUE,...]", help="Run these methods instead; repeatable."),
+            typer.Option(
+                metavar="KEY|NAME[:ARGUMENT=VALUE,...]",
+                help="Run these methods instead; repeatable.",
+            ),
         ] = None,
-        processes: Annotated[int | None, typer.Option(min=1, help="The number of processes (the cores).")] = None,
+        processes: Annotated[
+            int | None, typer.Option(min=1, help="The number of processes (the cores).")
+        ] = None,
         data: DataOption = None,
         output: OutputOption = Path("reproduction"),
     ) -> None:
@@ -62,7 +87,9 @@ def _experiment(name: str) -> Callable[..., None]:
         changes = {option: value for option, value in given.items() if value}
         for option in changes:
             if option not in _CHANGES[name]:
-                raise typer.BadParameter(f"--{option} means nothing to the experiment {name!r}")
+                raise typer.BadParameter(
+                    f"--{option} means nothing to the experiment {name!r}"
+                )
         _reproduce(name, _changed(scale, changes), changes, processes, data, output)
 
     return experiment
@@ -70,7 +97,11 @@ def _experiment(name: str) -> Callable[..., None]:
 
 def _changed(scale: Scale, changes: Mapping[str, Any]) -> Scale:
     """Return the scale with what the options change."""
-    fields: dict[str, Any] = {name: changes[name] for name in ("clients", "bits", "epsilon") if name in changes}
+    fields: dict[str, Any] = {
+        name: changes[name]
+        for name in ("clients", "bits", "epsilon")
+        if name in changes
+    }
     if "bits" in changes:
         fields["bit_widths"] = (changes["bits"],)
     if "epsilon" in changes:
@@ -78,7 +109,10 @@ def _changed(scale: Scale, changes: Mapping[str, Any]) -> Scale:
     if "rounds" in changes:
         fields["rounds"] = tuple((kind, changes["rounds"]) for kind, _ in scale.rounds)
     if "dim" in changes:
-        fields |= {"mse_dims": tuple(changes["dim"]), "regression_dims": tuple(changes["dim"])}
+        fields |= {
+            "mse_dims": tuple(changes["dim"]),
+            "regression_dims": tuple(changes["dim"]),
+        }
     if "method" in changes:
         for method in changes["method"]:
             find_method(method)
@@ -102,7 +136,12 @@ def _named(changes: Mapping[str, Any]) -> str:
 
 
 def _reproduce(
-    name: str, scale: Scale, changes: Mapping[str, Any], workers: int | None, data: Path | None, output: Path
+    name: str,
+    scale: Scale,
+    changes: Mapping[str, Any],
+    workers: int | None,
+    data: Path | None,
+    output: Path,
 ) -> None:
     jobs = list(dict.fromkeys(EXPERIMENTS[name].jobs(scale)))
     results = output / "results"
@@ -112,21 +151,31 @@ def _reproduce(
     def finished(job: Any, seconds: float) -> None:
         nonlocal done
         done += 1
-        typer.echo(f"{done} of {len(jobs)}: {job.path.with_suffix('')} took {seconds:.1f} s", err=True)
+        typer.echo(
+            f"{done} of {len(jobs)}: {job.path.with_suffix('')} took {seconds:.1f} s",
+            err=True,
+        )
 
     run_jobs(jobs, results, workers=workers, data=data, finished=finished)
-    section = EXPERIMENTS[name].section(scale, {job: read_result(job, results) or {} for job in jobs})
+    section = EXPERIMENTS[name].section(
+        scale, {job: read_result(job, results) or {} for job in jobs}
+    )
     if set(changes) - {"dim", "method"}:
         section = not_compared(section, f"NOT the paper's settings: {_named(changes)}")
     elif changes:
         section = replace(section, title=f"{section.title} ({_named(changes)})")
     write_record(section, output / name)
     show_table(
-        section.title + (" (QUICK: fewer seeds, dimensions and rounds)" if scale.quick else ""),
+        section.title
+        + (" (QUICK: fewer seeds, dimensions and rounds)" if scale.quick else ""),
         ["setting", "method", "ours", "compared", "paper", "verdict"],
         [
             [line.setting, line.label, f"{line.ours:.4g}"]
-            + ([f"{line.compared:.4g}", f"{line.paper.value:g}", line.verdict] if line.paper else [""] * 3)
+            + (
+                [f"{line.compared:.4g}", f"{line.paper.value:g}", line.verdict]
+                if line.paper
+                else [""] * 3
+            )
             for line in section.lines
         ],
         "compared: rescaled or shifted by Clean with the same seed, if the starting point matters.",

@@ -17,7 +17,10 @@ def errors(output: OutputOption = Path("errors")) -> None:
     rows = []
     for row in measure_errors():
         rows.append(row)
-        typer.echo(f"{row['label']}: {row['measured']:.3f} measured, {row['predicted']:.3f} predicted", err=True)
+        typer.echo(
+            f"{row['label']}: {row['measured']:.3f} measured, {row['predicted']:.3f} predicted",
+            err=True,
+        )
     output.mkdir(parents=True, exist_ok=True)
     write_errors(rows, output / "errors.csv")
     draw_errors(rows, output / "errors.png")
@@ -25,7 +28,11 @@ def errors(output: OutputOption = Path("errors")) -> None:
         "Error of the mean of 20,000 unit vectors, d = 200, ε = 3",
         ["mechanism", "bits", "measured", "predicted", "of it bias"],
         [
-            [row["label"], row["bits"], *(f"{row[name]:.3f}" for name in ("measured", "predicted", "bias"))]
+            [
+                row["label"],
+                row["bits"],
+                *(f"{row[name]:.3f}" for name in ("measured", "predicted", "bias")),
+            ]
             for row in rows
         ],
     )
@@ -61,7 +68,14 @@ def tables() -> None:
 
     show_table(
         "Table 1: the paper's orders, and exponents of exact errors",
-        ["mechanism", "bits per client", "the paper's error", "exponent of d", "exponent of ε", "× per bit"],
+        [
+            "mechanism",
+            "bits per client",
+            "the paper's error",
+            "exponent of d",
+            "exponent of ε",
+            "× per bit",
+        ],
         [
             [
                 row["label"],
@@ -81,9 +95,16 @@ def tables() -> None:
         cells = []
         for dim in (25_450, 98_666):
             printed = paper_number("bits", f"d = {dim}", key)
-            cells += ["" if printed is None else printed.value, METHODS[key].build(dim, 1.0, bits=4).message_bits]
+            cells += [
+                "" if printed is None else printed.value,
+                METHODS[key].build(dim, 1.0, bits=4).message_bits,
+            ]
         rows.append([METHODS[key].label, *cells])
-    show_table("Table 2: bits per client and round", ["method", "Fashion-MNIST", "ours", "CIFAR-10", "ours"], rows)
+    show_table(
+        "Table 2: bits per client and round",
+        ["method", "Fashion-MNIST", "ours", "CIFAR-10", "ours"],
+        rows,
+    )
 
 
 def costs() -> None:
@@ -93,7 +114,12 @@ def costs() -> None:
     for name, dim in DIMS.items():
         show_table(
             f"{name}, d = {dim:,}: encoding {CLIENTS} vectors and estimating their mean",
-            ["method", "processor seconds per round", "× the paper's recipe", "of it the representation"],
+            [
+                "method",
+                "processor seconds per round",
+                "× the paper's recipe",
+                "of it the representation",
+            ],
             [
                 [
                     row["label"],

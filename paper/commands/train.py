@@ -12,14 +12,26 @@ from typing import Annotated, Any
 
 import typer
 
-from paper.commands.common import ClientsOption, DataOption, OutputOption, RoundsOption, show_table
+from paper.commands.common import (
+    ClientsOption,
+    DataOption,
+    OutputOption,
+    RoundsOption,
+    show_table,
+)
 from paper.reproduction.methods import find_method
 
 
 def train(
-    dataset: Annotated[str, typer.Option(metavar="digits|fashion-mnist|cifar-10|regression")] = "digits",
+    dataset: Annotated[
+        str, typer.Option(metavar="digits|fashion-mnist|cifar-10|regression")
+    ] = "digits",
     model: Annotated[
-        str, typer.Option(metavar="hidden-layer|logistic", help="The paper's network, or a logistic regression.")
+        str,
+        typer.Option(
+            metavar="hidden-layer|logistic",
+            help="The paper's network, or a logistic regression.",
+        ),
     ] = "hidden-layer",
     mechanism: Annotated[
         list[str] | None,
@@ -30,7 +42,11 @@ def train(
     ] = None,
     epsilon: Annotated[float, typer.Option(help="The ε of one message.")] = 3.0,
     participation: Annotated[
-        str | None, typer.Option(metavar="once|K", help="Let each client answer in one or K rounds, in cohorts.")
+        str | None,
+        typer.Option(
+            metavar="once|K",
+            help="Let each client answer in one or K rounds, in cohorts.",
+        ),
     ] = None,
     rounds: RoundsOption = None,
     clients: ClientsOption = None,
@@ -42,8 +58,13 @@ def train(
             help="batch, clip, rate, norm_cap, dim (of the regression), or held_out: test on training images.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The seed of the parts, the start and the batches.")] = 0,
-    start: Annotated[str, typer.Option(metavar="he|uniform", help="How the hidden layer starts.")] = "he",
+    seed: Annotated[
+        int,
+        typer.Option(min=0, help="The seed of the parts, the start and the batches."),
+    ] = 0,
+    start: Annotated[
+        str, typer.Option(metavar="he|uniform", help="How the hidden layer starts.")
+    ] = "he",
     data: DataOption = None,
     output: OutputOption = Path("training"),
 ) -> None:
@@ -59,12 +80,25 @@ def train(
     from sstq.files.atomic import write_csv
 
     if dataset not in SETTINGS:
-        raise typer.BadParameter(f"--dataset must be {' or '.join(SETTINGS)}, got {dataset!r}")
-    changes: dict[str, Any] = {"rounds": rounds, "clients": clients, **_read_changes(change or ())}
+        raise typer.BadParameter(
+            f"--dataset must be {' or '.join(SETTINGS)}, got {dataset!r}"
+        )
+    changes: dict[str, Any] = {
+        "rounds": rounds,
+        "clients": clients,
+        **_read_changes(change or ()),
+    }
     chosen = {name: changes.pop(name, None) for name in ("held_out", "dim")}
-    settings = replace(SETTINGS[dataset], **{name: value for name, value in changes.items() if value is not None})
-    answers: Any = participation if participation in (None, "once") else int(participation or 0)
-    problem = _problem(dataset, model, settings, seed=seed, start=start, data=data, **chosen)
+    settings = replace(
+        SETTINGS[dataset],
+        **{name: value for name, value in changes.items() if value is not None},
+    )
+    answers: Any = (
+        participation if participation in (None, "once") else int(participation or 0)
+    )
+    problem = _problem(
+        dataset, model, settings, seed=seed, start=start, data=data, **chosen
+    )
     run = _Run(problem, settings, epsilon, answers, seed)
     built = _mechanisms(mechanism, problem, epsilon, settings, answers)
     histories = {label: run.history(label, one) for label, one in built.items()}
@@ -106,14 +140,26 @@ class _Run:
             participation=self.answers,
             estimate=_gaussian(label, self.epsilon, settings.rounds, self.answers),
         ):
-            row = asdict(report) | {"mechanism": label, "seconds": time.perf_counter() - began, "cap_bias": 0.0}
-            if settings.norm_cap is not None and report.number and not math.isinf(report.epsilon):
-                row["cap_bias"] = server_cap_bias(report.true_norm, noise, built.dim, settings.norm_cap)
+            row = asdict(report) | {
+                "mechanism": label,
+                "seconds": time.perf_counter() - began,
+                "cap_bias": 0.0,
+            }
+            if (
+                settings.norm_cap is not None
+                and report.number
+                and not math.isinf(report.epsilon)
+            ):
+                row["cap_bias"] = server_cap_bias(
+                    report.true_norm, noise, built.dim, settings.norm_cap
+                )
             if label == "gaussian":
                 row |= {"epsilon": self.epsilon, "delta": 1e-5}
             del row["parameters"]
             rows.append(row)
-            typer.echo(f"{label}: round {report.number}, loss {report.loss:.4g}", err=True)
+            typer.echo(
+                f"{label}: round {report.number}, loss {report.loss:.4g}", err=True
+            )
         return rows
 
 
@@ -123,10 +169,26 @@ def _show(title: str, last: Mapping[str, dict[str, Any]]) -> None:
     for label, row in last.items():
         accuracy = "" if row["accuracy"] is None else f"{row['accuracy']:.1%}"
         each = row["bits"] // max(row["answers"], 1)
-        rows.append([label, row["answers"], each, _privacy_in_words(row), f"{row['loss']:.4g}", accuracy])
+        rows.append(
+            [
+                label,
+                row["answers"],
+                each,
+                _privacy_in_words(row),
+                f"{row['loss']:.4g}",
+                accuracy,
+            ]
+        )
     show_table(
         title,
-        ["mechanism", "answers per client", "bits per answer", "privacy", "loss", "accuracy"],
+        [
+            "mechanism",
+            "answers per client",
+            "bits per answer",
+            "privacy",
+            "loss",
+            "accuracy",
+        ],
         rows,
         "privacy: of all answers of the client that answered most. loss: the squared distance for a regression.",
     )
@@ -143,11 +205,15 @@ def _read_changes(given: Sequence[str]) -> dict[str, float]:
     for text in given:
         name, _, value = text.partition("=")
         if name not in _SETTINGS:
-            raise typer.BadParameter(f"--set must be NAME=VALUE with {', '.join(_SETTINGS)}, got {text!r}")
+            raise typer.BadParameter(
+                f"--set must be NAME=VALUE with {', '.join(_SETTINGS)}, got {text!r}"
+            )
         try:
             changes[name] = _SETTINGS[name](value)
         except ValueError as error:
-            raise typer.BadParameter(f"--set {name} must be a number, got {value!r}") from error
+            raise typer.BadParameter(
+                f"--set {name} must be a number, got {value!r}"
+            ) from error
     return changes
 
 
@@ -190,7 +256,9 @@ def _problem(
     from paper.training.problems import image_problem, regression_problem
 
     if model not in ("hidden-layer", "logistic"):
-        raise typer.BadParameter(f"--model must be hidden-layer or logistic, got {model!r}")
+        raise typer.BadParameter(
+            f"--model must be hidden-layer or logistic, got {model!r}"
+        )
     if dataset == "regression":
         return regression_problem(dim or 200, settings.clients, seed=seed)
     images = load(dataset, data)
@@ -204,11 +272,17 @@ def _problem(
             test_images=train[-held_out:],
             test_labels=test[-held_out:],
         )
-    other = Logistic(images.train_images.shape[1], len(images.classes)) if model == "logistic" else None
+    other = (
+        Logistic(images.train_images.shape[1], len(images.classes))
+        if model == "logistic"
+        else None
+    )
     return image_problem(images, settings.clients, seed=seed, start=start, model=other)
 
 
-def _mechanisms(given: list[str] | None, problem: Any, epsilon: float, settings: Any, answers: Any) -> Any:
+def _mechanisms(
+    given: list[str] | None, problem: Any, epsilon: float, settings: Any, answers: Any
+) -> Any:
     """Return the mechanisms by label."""
     from paper.training.cohorts import Cohorts
     from sstq.accounting.bounds import answers_of
@@ -216,7 +290,9 @@ def _mechanisms(given: list[str] | None, problem: Any, epsilon: float, settings:
     common = {"dim": problem.model.dim, "epsilon": epsilon, "clip": settings.clip}
     if answers is not None:
         # In few rounds the bias of frames does not average out, so a cohort gets as many frames as it needs.
-        common["clients"] = Cohorts(problem.clients, settings.rounds, answers_of(answers)).size
+        common["clients"] = Cohorts(
+            problem.clients, settings.rounds, answers_of(answers)
+        ).size
     return {text: _mechanism(text, common) for text in given or ["frameunit"]}
 
 
@@ -227,7 +303,9 @@ def _gaussian(label: str, epsilon: float, rounds: int, answers: Any) -> Any:
 
     if label != "gaussian":
         return None
-    return gaussian_mean(epsilon, 1e-5, rounds if answers is None else answers_of(answers))
+    return gaussian_mean(
+        epsilon, 1e-5, rounds if answers is None else answers_of(answers)
+    )
 
 
 def _mechanism(text: str, common: dict[str, Any]) -> Any:

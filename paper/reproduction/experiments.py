@@ -12,7 +12,12 @@ from paper.reproduction.lines import Results, Section
 from paper.reproduction.methods import Scale
 from paper.reproduction.mse import mse_jobs, mse_section
 from paper.reproduction.once import once_jobs, once_section
-from paper.reproduction.regression import bitwidth_jobs, bitwidth_section, regression_jobs, regression_section
+from paper.reproduction.regression import (
+    bitwidth_jobs,
+    bitwidth_section,
+    regression_jobs,
+    regression_section,
+)
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,13 @@ _LEAST_SEEDS = 3
 _PAPER_ROUNDS = 100
 # A regression that ends this many times further away than it began diverges.
 _DIVERGED = 1.35
-_PAPER_MARK = {"marker": "D", "markerfacecolor": "white", "markeredgewidth": 1.4, "markersize": 6, "linestyle": ""}
+_PAPER_MARK = {
+    "marker": "D",
+    "markerfacecolor": "white",
+    "markeredgewidth": 1.4,
+    "markersize": 6,
+    "linestyle": "",
+}
 
 Row = Mapping[str, Any]
 
@@ -57,7 +63,12 @@ def draw_section(section: Section, folder: Path) -> None:
     }
     for name in section.pictures:
         drawer = drawers.get(Path(name).stem)
-        save(drawer(section) if drawer else draw_networks({section.name: section.curves}), folder / name)
+        save(
+            drawer(section)
+            if drawer
+            else draw_networks({section.name: section.curves}),
+            folder / name,
+        )
 
 
 def draw_mse(rows: Sequence[Row]) -> Any:
@@ -67,7 +78,9 @@ def draw_mse(rows: Sequence[Row]) -> Any:
     for method, own in _by_method(rows).items():
         dims = [row["dim"] for row in own]
         style = _style(method)
-        axes.plot(dims, [row["mse"] for row in own], label=find_method(method).label, **style)
+        axes.plot(
+            dims, [row["mse"] for row in own], label=find_method(method).label, **style
+        )
         axes.errorbar(
             dims,
             [row["sampled_mse"] for row in own],
@@ -79,16 +92,32 @@ def draw_mse(rows: Sequence[Row]) -> Any:
             linewidth=1,
         )
         for row in own:
-            _mark_paper(axes, row["dim"], paper_number("mse", f"d = {row['dim']}", method), style["color"])
+            _mark_paper(
+                axes,
+                row["dim"],
+                paper_number("mse", f"d = {row['dim']}", method),
+                style["color"],
+            )
     dims = sorted({row["dim"] for row in rows})
     least = [least_unbiased_mse(dim, EPSILON, clip=MSE_CLIP) for dim in dims]
-    axes.plot(dims, least, color=INK, linestyle=(0, (1, 2)), linewidth=1.2, label="least of all without bias")
+    axes.plot(
+        dims,
+        least,
+        color=INK,
+        linestyle=(0, (1, 2)),
+        linewidth=1.2,
+        label="least of all without bias",
+    )
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("dimension d")
     axes.set_ylabel("E‖x̂ − x‖², C = 0.2")
     _finish(axes)
-    _legend(figure, axes, "lines: exact; dots: simulated with 95 % interval; diamonds: the paper's numbers")
+    _legend(
+        figure,
+        axes,
+        "lines: exact; dots: simulated with 95 % interval; diamonds: the paper's numbers",
+    )
     return figure
 
 
@@ -96,25 +125,45 @@ def draw_regressions(experiment: str, rows: Sequence[Row]) -> Any:
     """Draw the paper's Figure 3 or 4: a column per setting, with what diverges in a panel above the others."""
     settings = list(dict.fromkeys(row["setting"] for row in rows))
     figure = new_figure(4.3 * len(settings) + 1.2, 6.4)
-    panels = figure.subplots(2, len(settings), squeeze=False, height_ratios=(1, 2.2), sharex=True)
+    panels = figure.subplots(
+        2, len(settings), squeeze=False, height_ratios=(1, 2.2), sharex=True
+    )
     for (above, below), setting in zip(panels.T, settings, strict=True):
         shown = [row for row in rows if row["setting"] == setting]
         limit = _DIVERGED * shown[0]["loss"]
         lowest = limit
         highest = limit
-        for (method, scaling), own in grouped(shown, lambda row: (row["method"], row["scaling"])).items():
+        for (method, scaling), own in grouped(
+            shown, lambda row: (row["method"], row["scaling"])
+        ).items():
             style = _style(method) | ({"linestyle": ":"} if scaling == "norm" else {})
-            paper = paper_number(experiment, setting, method) if scaling == "clip" else None
-            lowest, highest = (pick(end, own[-1]["loss"]) for pick, end in ((min, lowest), (max, highest)))
+            paper = (
+                paper_number(experiment, setting, method) if scaling == "clip" else None
+            )
+            lowest, highest = (
+                pick(end, own[-1]["loss"])
+                for pick, end in ((min, lowest), (max, highest))
+            )
             for axes in (above, below):
                 label = find_method(method).label if scaling == "clip" else None
                 _band(axes, own, "loss", style, label, "gap_half_width")
-                if paper and own[-1]["round"] >= _PAPER_ROUNDS and (paper.value > limit) == (axes is above):
+                if (
+                    paper
+                    and own[-1]["round"] >= _PAPER_ROUNDS
+                    and (paper.value > limit) == (axes is above)
+                ):
                     _mark_paper(axes, own[-1]["round"], paper, style["color"])
         above.set_ylim(limit, 1.1 * highest)
         if highest == limit:
             above.set_yticks([])
-            above.text(0.5, 0.5, "nothing diverges", transform=above.transAxes, ha="center", color=FAINT)
+            above.text(
+                0.5,
+                0.5,
+                "nothing diverges",
+                transform=above.transAxes,
+                ha="center",
+                color=FAINT,
+            )
         below.set_ylim(0.85 * lowest, limit)
         above.set_title(setting, fontsize=11, color=INK)
         below.set_xlabel("round")
@@ -130,14 +179,19 @@ def draw_regressions(experiment: str, rows: Sequence[Row]) -> Any:
     return figure
 
 
-_DATASETS = {"fashion-mnist": "Fashion-MNIST, d = 25,450", "cifar-10": "CIFAR-10, d = 98,666"}
+_DATASETS = {
+    "fashion-mnist": "Fashion-MNIST, d = 25,450",
+    "cifar-10": "CIFAR-10, d = 98,666",
+}
 
 
 def draw_networks(experiments: Mapping[str, Sequence[Row]]) -> Any:
     """Draw the paper's Figure 1, a row per data set: loss and accuracy by round, and accuracy against bits."""
     figure = new_figure(13.2, 4.2 * len(experiments) + 1.0)
     for (name, rows), panels in zip(
-        experiments.items(), figure.subplots(len(experiments), 3, squeeze=False), strict=True
+        experiments.items(),
+        figure.subplots(len(experiments), 3, squeeze=False),
+        strict=True,
     ):
         loss, accuracy, bits = panels
         for method, own in _by_method(rows).items():
@@ -157,9 +211,15 @@ def draw_networks(experiments: Mapping[str, Sequence[Row]]) -> Any:
                 capsize=3,
                 label=find_method(method).label,
             )
-            marked = ((loss, last["round"], "loss"), (accuracy, last["round"], "accuracy"), (bits, sent, "accuracy"))
+            marked = (
+                (loss, last["round"], "loss"),
+                (accuracy, last["round"], "accuracy"),
+                (bits, sent, "accuracy"),
+            )
             for axes, x, setting in marked if last["round"] >= _PAPER_ROUNDS else ():
-                _mark_paper(axes, x, paper_number(name, setting, method), style["color"])
+                _mark_paper(
+                    axes, x, paper_number(name, setting, method), style["color"]
+                )
         loss.set_yscale("log")
         loss.yaxis.set_major_formatter("{x:g}")
         loss.yaxis.set_minor_formatter("{x:g}")
@@ -173,9 +233,18 @@ def draw_networks(experiments: Mapping[str, Sequence[Row]]) -> Any:
         accuracy.set_title(_DATASETS.get(name, name), fontsize=11, color=INK)
         for axes in panels:
             _finish(axes)
-    total = max(row["epsilon"] for rows in experiments.values() for row in rows if not math.isinf(row["epsilon"]))
+    total = max(
+        row["epsilon"]
+        for rows in experiments.values()
+        for row in rows
+        if not math.isinf(row["epsilon"])
+    )
     note = f"total ε = {total:g} per client at the end (Clean: not private)"
-    if any(not math.isnan(row["accuracy_half_width"]) for rows in experiments.values() for row in rows):
+    if any(
+        not math.isnan(row["accuracy_half_width"])
+        for rows in experiments.values()
+        for row in rows
+    ):
         note += "; bands: 95 % interval over seeds; diamonds: the paper's numbers"
     _legend(figure, figure.axes[2], note)
     return figure
@@ -187,7 +256,9 @@ def draw_training(histories: Mapping[str, Sequence[Row]], path: Path) -> None:
     if any(row["accuracy"] is None for rows in histories.values() for row in rows):
         names = ["loss"]
     figure = new_figure(4.6 * len(names) + 0.6, 4.2)
-    for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+    for axes, name in zip(
+        figure.subplots(1, len(names), squeeze=False)[0], names, strict=True
+    ):
         for label, rows in histories.items():
             total = rows[-1]["epsilon"]
             privacy = "not private" if math.isinf(total) else f"total ε = {total:.6g}"
@@ -198,10 +269,19 @@ def draw_training(histories: Mapping[str, Sequence[Row]], path: Path) -> None:
                 label=f"{label}, {privacy}",
             )
         axes.set_xlabel("round")
-        axes.set_ylabel("test accuracy" if name == "accuracy" else "loss on the test examples")
+        axes.set_ylabel(
+            "test accuracy" if name == "accuracy" else "loss on the test examples"
+        )
         _finish(axes)
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8.5)
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=2,
+        frameon=False,
+        fontsize=8.5,
+    )
     save(figure, path)
 
 
@@ -224,16 +304,30 @@ def _draw_once(section: Section) -> Any:
     axes = figure.subplots()
     for method, rows in _by_method(section.curves).items():
         if method in _ONCE_COLOURS:
-            _accuracies(axes, method, [row for row in rows if row["epsilon"] >= 1], ONCE_LABELS[method])
+            _accuracies(
+                axes,
+                method,
+                [row for row in rows if row["epsilon"] >= 1],
+                ONCE_LABELS[method],
+            )
     axes.set_xlabel("total ε per person")
     axes.set_ylabel("test accuracy, per cent")
     axes.set_xlim(left=0)
     _finish(axes)
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8.5)
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=2,
+        frameon=False,
+        fontsize=8.5,
+    )
     seeds = section.curves[0]["seeds"]
     note = "; bars: 95 % interval" if seeds >= _LEAST_SEEDS else ""
-    figure.suptitle(f"everybody answers once; mean of {seeds} seeds{note}", fontsize=9, color=FAINT)
+    figure.suptitle(
+        f"everybody answers once; mean of {seeds} seeds{note}", fontsize=9, color=FAINT
+    )
     return figure
 
 
@@ -253,15 +347,30 @@ def _draw_trust(section: Section) -> Any:
     axes = figure.subplots()
     curves = _by_method(section.curves)
     for method in TRUST_METHODS:
-        _accuracies(axes, method, sorted(curves[method], key=lambda row: row["epsilon"]), _TRUST_NAMES[method])
-    epsilons = sorted({row["epsilon"] for row in section.curves if math.isfinite(row["epsilon"])})
+        _accuracies(
+            axes,
+            method,
+            sorted(curves[method], key=lambda row: row["epsilon"]),
+            _TRUST_NAMES[method],
+        )
+    epsilons = sorted(
+        {row["epsilon"] for row in section.curves if math.isfinite(row["epsilon"])}
+    )
     axes.set_xscale("log")
     axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
     axes.minorticks_off()
-    axes.set_xlabel("total ε per person (δ = 10⁻⁶ with a shuffler or a trusted server, else 0)")
+    axes.set_xlabel(
+        "total ε per person (δ = 10⁻⁶ with a shuffler or a trusted server, else 0)"
+    )
     axes.set_ylabel("test accuracy, per cent")
     _finish(axes)
-    axes.legend(title="who is trusted", loc="lower right", frameon=False, fontsize=9, alignment="left")
+    axes.legend(
+        title="who is trusted",
+        loc="lower right",
+        frameon=False,
+        fontsize=9,
+        alignment="left",
+    )
     return figure
 
 
@@ -270,13 +379,21 @@ def _accuracies(axes: Any, method: str, rows: Sequence[Row], label: str) -> None
     colour = _ONCE_COLOURS[method]
     if method in ("none", "logistic"):
         style = "--" if method == "none" else ":"
-        axes.axhline(rows[0]["accuracy"], color=colour, linestyle=style, linewidth=1.2, label=label)
+        axes.axhline(
+            rows[0]["accuracy"],
+            color=colour,
+            linestyle=style,
+            linewidth=1.2,
+            label=label,
+        )
         return
     half = [row["accuracy_half_width"] for row in rows]
     axes.errorbar(
         [row["epsilon"] for row in rows],
         [row["accuracy"] for row in rows],
-        yerr=None if any(map(math.isnan, half)) or rows[0]["seeds"] < _LEAST_SEEDS else half,
+        yerr=None
+        if any(map(math.isnan, half)) or rows[0]["seeds"] < _LEAST_SEEDS
+        else half,
         color=colour,
         marker="o",
         markersize=4,
@@ -304,7 +421,12 @@ def _style(method: str) -> dict[str, Any]:
 
 
 def _band(
-    axes: Any, rows: Sequence[Row], name: str, style: dict[str, Any], label: str | None, width: str | None = None
+    axes: Any,
+    rows: Sequence[Row],
+    name: str,
+    style: dict[str, Any],
+    label: str | None,
+    width: str | None = None,
 ) -> None:
     """Draw a line with the band of `width`, which is half an interval."""
     x = [row["round"] for row in rows]
@@ -312,13 +434,23 @@ def _band(
     axes.plot(x, y, label=label, **style)
     half = [row.get(width or f"{name}_half_width", math.nan) for row in rows]
     if not any(map(math.isnan, half)):
-        low, high = ([value + sign * width for value, width in zip(y, half, strict=True)] for sign in (-1, 1))
+        low, high = (
+            [value + sign * width for value, width in zip(y, half, strict=True)]
+            for sign in (-1, 1)
+        )
         axes.fill_between(x, low, high, color=style["color"], alpha=0.08, linewidth=0)
 
 
 def _mark_paper(axes: Any, x: float, paper: Any, colour: str) -> None:
     if paper is not None:
-        axes.plot([x], [paper.value], markeredgecolor=colour, zorder=5, clip_on=False, **_PAPER_MARK)
+        axes.plot(
+            [x],
+            [paper.value],
+            markeredgecolor=colour,
+            zorder=5,
+            clip_on=False,
+            **_PAPER_MARK,
+        )
 
 
 def _finish(axes: Any) -> None:
@@ -329,5 +461,12 @@ def _finish(axes: Any) -> None:
 
 def _legend(figure: Any, axes: Any, note: str) -> None:
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8.5)
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=4,
+        frameon=False,
+        fontsize=8.5,
+    )
     figure.suptitle(note, fontsize=9, color=FAINT)

@@ -7,7 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 from paper.reproduction.jobs import Job
-from paper.reproduction.lines import DIFFERS, NOT_COMPARED, Line, Results, Section, grouped, interval, judge
+from paper.reproduction.lines import (
+    DIFFERS,
+    NOT_COMPARED,
+    Line,
+    Results,
+    Section,
+    grouped,
+    interval,
+    judge,
+)
 from paper.reproduction.methods import Scale, find_method
 from paper.reproduction.printed import PaperNumber, paper_number
 from paper.training.problems import SETTINGS
@@ -42,10 +51,16 @@ def image_section(kind: str, scale: Scale, results: Results) -> Section:
     """Compare final accuracies and losses, and the gaps to Clean, with the paper's."""
     groups = grouped(image_jobs(kind, scale), lambda job: job.method)
     clean = [_accuracy(results[job]) for job in groups["clean"]]
-    lines = [_accuracy_line(kind, scale, results, group, clean) for group in groups.values()]
+    lines = [
+        _accuracy_line(kind, scale, results, group, clean) for group in groups.values()
+    ]
     lines += [_loss_line(kind, results, group) for group in groups.values()]
     if scale.seeds > 1:
-        lines += [line for group in groups.values() for line in _seed_0_lines(kind, results, group)]
+        lines += [
+            line
+            for group in groups.values()
+            for line in _seed_0_lines(kind, results, group)
+        ]
     text = _text(kind, scale)
     curves = [row for group in groups.values() for row in _curve(results, group)]
     return Section(kind, _TITLES.get(kind, kind), text, lines, (f"{kind}.png",), curves)
@@ -80,7 +95,9 @@ def _text(kind: str, scale: Scale) -> str:
     return text
 
 
-def _accuracy_line(kind: str, scale: Scale, results: Results, group: list[Job], clean: list[float]) -> Line:
+def _accuracy_line(
+    kind: str, scale: Scale, results: Results, group: list[Job], clean: list[float]
+) -> Line:
     method = group[0].method
     finals = [_accuracy(results[job]) for job in group]
     mean, half = interval(finals)
@@ -90,13 +107,28 @@ def _accuracy_line(kind: str, scale: Scale, results: Results, group: list[Job], 
     base = paper_number(kind, "accuracy", "clean")
     compared = mean if base is None or method == "clean" else base.value - gap
     setting = f"accuracy at a total ε of {group[0].count * scale.epsilon:g} (Clean: not private)"
-    line = Line(setting, method, find_method(method).label, mean, half, scale.seeds, compared, paper)
+    line = Line(
+        setting,
+        method,
+        find_method(method).label,
+        mean,
+        half,
+        scale.seeds,
+        compared,
+        paper,
+    )
     if group[0].count < _PAPER_ROUNDS:
         return replace(line, verdict=NOT_COMPARED if paper else "")
     verdict = judge(compared, paper, absolute=_POINTS)
     if method == "clean":
-        return replace(line, verdict=verdict, remark=_CLEAN_MOVES if verdict == DIFFERS else "")
-    remark = f"Gap to Clean {gap:.1f}" + (f" ± {gap_half:.1f}" if scale.seeds > 1 else "") + " points"
+        return replace(
+            line, verdict=verdict, remark=_CLEAN_MOVES if verdict == DIFFERS else ""
+        )
+    remark = (
+        f"Gap to Clean {gap:.1f}"
+        + (f" ± {gap_half:.1f}" if scale.seeds > 1 else "")
+        + " points"
+    )
     if paper is None or base is None:
         return replace(line, remark=f"{remark}.")
     remark = f"{remark}, the paper's {base.value - paper.value:.1f}."
@@ -108,13 +140,19 @@ def _accuracy_line(kind: str, scale: Scale, results: Results, group: list[Job], 
 def _reason(method: str, gaps: list[float], mean: float, paper: PaperNumber) -> str:
     """Why a gap differs, as far as we can tell."""
     if max(mean, paper.value) < _AT_CHANCE:
-        return "Both are at the level of guessing, so the gap only says how good Clean is."
+        return (
+            "Both are at the level of guessing, so the gap only says how good Clean is."
+        )
     seeds = f"Single seeds of ours range from {min(gaps):.1f} to {max(gaps):.1f}; the paper has one seed."
-    is_shrunk = find_method(method).arguments.get("kashin") == "paper" and mean < paper.value
+    is_shrunk = (
+        find_method(method).arguments.get("kashin") == "paper" and mean < paper.value
+    )
     return f"{seeds} {_SHRUNK}" if is_shrunk else seeds
 
 
-def _loss_line(kind: str, results: Results, group: list[Job], setting: str = "loss") -> Line:
+def _loss_line(
+    kind: str, results: Results, group: list[Job], setting: str = "loss"
+) -> Line:
     method = group[0].method
     mean, half = interval([results[job]["train_loss"][-1] for job in group])
     paper = paper_number(kind, "loss", method)
@@ -130,7 +168,9 @@ def _seed_0_lines(kind: str, results: Results, group: list[Job]) -> list[Line]:
     paper = paper_number(kind, "accuracy", method)
     verdict = NOT_COMPARED if paper else ""
     label = find_method(method).label
-    accuracy = Line("seed 0: accuracy", method, label, final, math.nan, 1, final, paper, verdict)
+    accuracy = Line(
+        "seed 0: accuracy", method, label, final, math.nan, 1, final, paper, verdict
+    )
     return [accuracy, _loss_line(kind, results, group[:1], "seed 0: loss")]
 
 
@@ -139,9 +179,13 @@ def _curve(results: Results, group: list[Job]) -> list[dict[str, Any]]:
     rows = []
     epsilon = math.inf if group[0].method == "clean" else group[0].message_epsilon
     for number in range(group[0].count + 1):
-        accuracy, accuracy_half = interval([100 * result["accuracy"][number] for result in found])
+        accuracy, accuracy_half = interval(
+            [100 * result["accuracy"][number] for result in found]
+        )
         # A round's loss is that of its batches before the step; round 0 has none.
-        loss, loss_half = interval([result["train_loss"][max(number, 1)] for result in found])
+        loss, loss_half = interval(
+            [result["train_loss"][max(number, 1)] for result in found]
+        )
         rows.append(
             {
                 "method": group[0].method,

@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 
 from paper.datasets import load
 from paper.reproduction.methods import EPSILON, find_method
-from paper.training.problems import SETTINGS, Problem, Settings, image_problem, regression_problem
+from paper.training.problems import (
+    SETTINGS,
+    Problem,
+    Settings,
+    image_problem,
+    regression_problem,
+)
 from paper.training.rounds import Server, train
 from sstq.mechanisms import Mechanism
 
@@ -61,7 +67,12 @@ class Job:
     @property
     def path(self) -> Path:
         """The path of its result file, relative to the folder of results."""
-        parts = [self.method, f"b{self.bits}", *([f"d{self.dim}"] if self.dim else []), f"n{self.count}"]
+        parts = [
+            self.method,
+            f"b{self.bits}",
+            *([f"d{self.dim}"] if self.dim else []),
+            f"n{self.count}",
+        ]
         parts += [] if self.epsilon is None else [f"e{self.epsilon:g}"]
         parts += [] if self.clients is None else [f"c{self.clients}"]
         leaky = [] if self.scaling == "clip" else [self.scaling]
@@ -101,11 +112,15 @@ def _measure_error(job: Job) -> dict[str, Any]:
     vector = rng.standard_normal(job.dim)
     vector *= MSE_CLIP / np.linalg.norm(vector)
     method = find_method(job.method)
-    mechanism = method.build(job.dim, MSE_CLIP, job.bits, epsilon=job.message_epsilon, frame_seed=job.seed)
+    mechanism = method.build(
+        job.dim, MSE_CLIP, job.bits, epsilon=job.message_epsilon, frame_seed=job.seed
+    )
     exact = mechanism.expected_mse(vector)
     errors: list[float] = []
     while len(errors) < job.count:
-        rows = np.broadcast_to(vector, (min(_TRIALS_AT_A_TIME, job.count - len(errors)), job.dim))
+        rows = np.broadcast_to(
+            vector, (min(_TRIALS_AT_A_TIME, job.count - len(errors)), job.dim)
+        )
         decoded = mechanism.decode(mechanism.encode(rows, rng=rng))
         errors += np.sum((decoded - vector) ** 2, axis=1).tolist()
     sampled = np.array(errors)
@@ -121,8 +136,15 @@ def _measure_error(job: Job) -> dict[str, Any]:
 def _train(job: Job, data: Path | None) -> dict[str, Any]:
     problem, settings, server = _set_up(job, data)
     method = find_method(job.method)
-    mechanism = method.build(problem.model.dim, settings.clip, job.bits, epsilon=job.message_epsilon)
-    columns: dict[str, list[Any]] = {"loss": [], "train_loss": [], "accuracy": [], "mean_norm": []}
+    mechanism = method.build(
+        problem.model.dim, settings.clip, job.bits, epsilon=job.message_epsilon
+    )
+    columns: dict[str, list[Any]] = {
+        "loss": [],
+        "train_loss": [],
+        "accuracy": [],
+        "mean_norm": [],
+    }
     start = time.perf_counter()
     for report in train(
         problem,
@@ -151,7 +173,9 @@ def _set_up(job: Job, data: Path | None) -> tuple[Problem, Settings, Server]:
     if job.kind == "regression":
         return regression_problem(job.dim, settings.clients, job.seed), settings, server
     return (
-        image_problem(load(job.kind, data_folder(job.kind, data)), settings.clients, job.seed),
+        image_problem(
+            load(job.kind, data_folder(job.kind, data)), settings.clients, job.seed
+        ),
         settings,
         server,
     )
@@ -180,5 +204,7 @@ def nonprivate_norm_scaled_mean(
     norms = np.linalg.norm(gradients.astype(np.float64), axis=1, keepdims=True)
     directions = gradients * (_BELOW_ONE * mechanism.clip / np.maximum(norms, 1e-300))
     decoded = mechanism.decode(mechanism.encode(directions, rng=rng))
-    mean: NDArray[np.float64] = np.mean(decoded * (np.minimum(norms, mechanism.clip) / mechanism.clip), axis=0)
+    mean: NDArray[np.float64] = np.mean(
+        decoded * (np.minimum(norms, mechanism.clip) / mechanism.clip), axis=0
+    )
     return mean

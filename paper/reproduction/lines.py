@@ -75,11 +75,21 @@ class Section:
 
 def not_compared(section: Section, why: str) -> Section:
     """Return the section of settings that are not the paper's: with why in its title, and without verdicts."""
-    lines = [replace(line, verdict=NOT_COMPARED if line.paper else "", remark="") for line in section.lines]
-    return replace(section, title=f"{section.title} ({why})", text=f"{section.text.strip()}\n\n{why}.", lines=lines)
+    lines = [
+        replace(line, verdict=NOT_COMPARED if line.paper else "", remark="")
+        for line in section.lines
+    ]
+    return replace(
+        section,
+        title=f"{section.title} ({why})",
+        text=f"{section.text.strip()}\n\n{why}.",
+        lines=lines,
+    )
 
 
-def grouped(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, list[_Item]]:
+def grouped(
+    items: Iterable[_Item], key: Callable[[_Item], _Key]
+) -> dict[_Key, list[_Item]]:
     """Return the items by their key, in the order in which keys first occur."""
     groups: dict[_Key, list[_Item]] = {}
     for item in items:
@@ -101,11 +111,19 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
         return mean, math.nan
     from scipy.special import stdtrit
 
-    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1))
+    deviation = math.sqrt(
+        math.fsum((value - mean) ** 2 for value in values) / (count - 1)
+    )
     return mean, float(stdtrit(count - 1, 0.975)) * deviation / math.sqrt(count)
 
 
-def judge(compared: float, paper: PaperNumber | None, *, relative: float = 0.0, absolute: float = 0.0) -> str:
+def judge(
+    compared: float,
+    paper: PaperNumber | None,
+    *,
+    relative: float = 0.0,
+    absolute: float = 0.0,
+) -> str:
     """Return whether a number is within a tolerance of the paper's.
 
     Examples:
@@ -114,7 +132,12 @@ def judge(compared: float, paper: PaperNumber | None, *, relative: float = 0.0, 
     """
     if paper is None:
         return ""
-    return AGREES if abs(compared - paper.value) <= max(relative * abs(paper.value), absolute) * (1 + 1e-9) else DIFFERS
+    return (
+        AGREES
+        if abs(compared - paper.value)
+        <= max(relative * abs(paper.value), absolute) * (1 + 1e-9)
+        else DIFFERS
+    )
 
 
 _OURS = ("setting", "method", "label", "ours", "half_width", "seeds", "compared")
@@ -130,9 +153,15 @@ def write_record(section: Section, folder: Path) -> None:
     rows = [_csv_row(line) for line in section.lines]
     write_csv(folder / "results.csv", _COLUMNS, rows)
     if section.curves:
-        write_csv(folder / "curves.csv", tuple(section.curves[0]), map(_shortened, section.curves))
+        write_csv(
+            folder / "curves.csv",
+            tuple(section.curves[0]),
+            map(_shortened, section.curves),
+        )
     with atomic_file(folder / "table.md") as file:
-        file.write(f"# {section.title}\n\n{section.text.strip()}\n\n{markdown_table(rows)}\n".encode())
+        file.write(
+            f"# {section.title}\n\n{section.text.strip()}\n\n{markdown_table(rows)}\n".encode()
+        )
     draw_section(section, folder)
 
 
@@ -142,9 +171,18 @@ def markdown_table(rows: Sequence[Mapping[str, Any]]) -> str:
     for row in rows:
         ours = float(row["ours"])
         half = float(row["half_width"] or 0)
-        cells = [row["setting"], row["label"], _plain(ours), _plain(half) if half > 1e-6 * abs(ours) else ""]
+        cells = [
+            row["setting"],
+            row["label"],
+            _plain(ours),
+            _plain(half) if half > 1e-6 * abs(ours) else "",
+        ]
         is_printed = row["paper"] not in ("", None)
-        cells += [_plain(float(row["compared"])), _plain(float(row["paper"]))] if is_printed else ["", ""]
+        cells += (
+            [_plain(float(row["compared"])), _plain(float(row["paper"]))]
+            if is_printed
+            else ["", ""]
+        )
         lines.append(f"| {' | '.join([*cells, row['verdict']])} |")
     return "\n".join(lines)
 
@@ -152,7 +190,10 @@ def markdown_table(rows: Sequence[Mapping[str, Any]]) -> str:
 def read_record(path: Path) -> list[dict[str, Any]]:
     """Read the rows of a CSV file: whatever looks like a number is one, and nan if it is missing."""
     with path.open(encoding="utf-8") as file:
-        return [{name: _value(text) for name, text in row.items()} for row in csv.DictReader(file)]
+        return [
+            {name: _value(text) for name, text in row.items()}
+            for row in csv.DictReader(file)
+        ]
 
 
 def _value(text: str) -> Any:
@@ -172,7 +213,9 @@ def _csv_row(line: Line) -> dict[str, Any]:
 def _shortened(row: Mapping[str, Any]) -> dict[str, Any]:
     """Format with six digits; empty for nan."""
     return {
-        name: ("" if math.isnan(value) else f"{value:.6g}") if isinstance(value, float) else value
+        name: ("" if math.isnan(value) else f"{value:.6g}")
+        if isinstance(value, float)
+        else value
         for name, value in row.items()
     }
 
@@ -186,4 +229,6 @@ def _plain(value: float) -> str:
     """
     if abs(value) >= 1e7:
         return f"{value:.3g}"
-    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"
+    return (
+        f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"
+    )

@@ -40,7 +40,15 @@ class Method:
     from_paper: bool = True
     takes_bits: bool = False
 
-    def build(self, dim: int, clip: float, bits: int, *, epsilon: float = EPSILON, frame_seed: int = 0) -> Mechanism:
+    def build(
+        self,
+        dim: int,
+        clip: float,
+        bits: int,
+        *,
+        epsilon: float = EPSILON,
+        frame_seed: int = 0,
+    ) -> Mechanism:
         """Create the mechanism for vectors of this dimension and norm."""
         from sstq.mechanisms import mechanism
 
@@ -54,35 +62,65 @@ class Method:
 
 _ALL = (
     Method("clean", "Clean", "clean", {}),
-    Method("privunit", "PrivUnit (bare hemisphere)", "privunit", {"split": "hemisphere"}),
+    Method(
+        "privunit", "PrivUnit (bare hemisphere)", "privunit", {"split": "hemisphere"}
+    ),
     Method("vqsgd", "vqSGD", "vqsgd", {}),
     Method("sqkr", "SQKR, k = 4", "sqkr", {"k": 4} | _PAPER_SSTQ),
     Method("sqkr-3", "SQKR, k = 3", "sqkr", {"k": 3} | _PAPER_SSTQ),
-    Method("sstq-optimized", "SSTQ flat, optimized", "sstq", {"codebook": "optimized"} | _PAPER_SSTQ, takes_bits=True),
-    Method("sstq-uniform", "SSTQ flat, uniform", "sstq", {"codebook": "uniform"} | _PAPER_SSTQ, takes_bits=True),
+    Method(
+        "sstq-optimized",
+        "SSTQ flat, optimized",
+        "sstq",
+        {"codebook": "optimized"} | _PAPER_SSTQ,
+        takes_bits=True,
+    ),
+    Method(
+        "sstq-uniform",
+        "SSTQ flat, uniform",
+        "sstq",
+        {"codebook": "uniform"} | _PAPER_SSTQ,
+        takes_bits=True,
+    ),
     Method(
         "sstq-metric",
         "SSTQ metric-aware",
         "sstq",
-        {"channel": "metric-aware", "codebook": "uniform", "rate": "paper", "decoder": "identity"} | _PAPER_SSTQ,
+        {
+            "channel": "metric-aware",
+            "codebook": "uniform",
+            "rate": "paper",
+            "decoder": "identity",
+        }
+        | _PAPER_SSTQ,
         takes_bits=True,
     ),
     Method(
         "sstq-metric-sharp",
         "SSTQ metric-aware, rate ε/Δ",
         "sstq",
-        {"channel": "metric-aware", "codebook": "uniform", "decoder": "identity"} | _PAPER_SSTQ,
+        {"channel": "metric-aware", "codebook": "uniform", "decoder": "identity"}
+        | _PAPER_SSTQ,
         takes_bits=True,
     ),
     Method(
         "sstq-laplace",
         "SSTQ discrete Laplace",
         "sstq",
-        {"channel": "discrete-laplace", "codebook": "uniform", "decoder": "identity"} | _PAPER_SSTQ,
+        {"channel": "discrete-laplace", "codebook": "uniform", "decoder": "identity"}
+        | _PAPER_SSTQ,
         takes_bits=True,
     ),
-    Method("sstq-certified", "SSTQ certified, b = 2", "sstq", {"bits": 2}, from_paper=False),
-    Method("sstq-optimal", "SSTQ optimal channel, b = 4", "sstq", {"bits": 4, "channel": "optimal"}, from_paper=False),
+    Method(
+        "sstq-certified", "SSTQ certified, b = 2", "sstq", {"bits": 2}, from_paper=False
+    ),
+    Method(
+        "sstq-optimal",
+        "SSTQ optimal channel, b = 4",
+        "sstq",
+        {"bits": 4, "channel": "optimal"},
+        from_paper=False,
+    ),
     Method("frameunit", "FrameUnit", "frameunit", {}, from_paper=False),
     Method("privunitg", "PrivUnitG (optimal)", "privunitg", {}, from_paper=False),
 )
@@ -113,12 +151,18 @@ def find_method(text: str) -> Method:
 
     name, _, pairs = text.partition(":")
     # What an experiment decides for all methods, it decides for this one as well.
-    accepted = [name for name in inspect.signature(mechanism_class(name)).parameters if name not in _GIVEN]
+    accepted = [
+        name
+        for name in inspect.signature(mechanism_class(name)).parameters
+        if name not in _GIVEN
+    ]
     arguments = {}
     for pair in filter(None, pairs.split(",")):
         argument, _, value = pair.partition("=")
         if argument not in accepted:
-            raise ValueError(f"{argument} must be an argument of {name} ({', '.join(accepted)}), got {text!r}")
+            raise ValueError(
+                f"{argument} must be an argument of {name} ({', '.join(accepted)}), got {text!r}"
+            )
         arguments[argument] = _read_value(value)
     return Method(text, text, name, arguments, from_paper=False)
 
@@ -139,7 +183,14 @@ _LEFT_OUT = {
     "fashion-mnist": ("sstq-laplace",),
     "cifar-10": ("sstq-laplace", "sstq-metric-sharp"),
 }
-_BITWIDTH_METHODS = ("clean", "sstq-optimized", "sstq-uniform", "sstq-metric", "sstq-metric-sharp", "sstq-laplace")
+_BITWIDTH_METHODS = (
+    "clean",
+    "sstq-optimized",
+    "sstq-uniform",
+    "sstq-metric",
+    "sstq-metric-sharp",
+    "sstq-laplace",
+)
 
 
 @dataclass(frozen=True)
@@ -176,7 +227,11 @@ class Scale:
     trials: int = 200
     regression_dims: tuple[int, ...] = (100, 200, 500)
     bit_widths: tuple[int, ...] = (4, 8)
-    rounds: tuple[tuple[str, int], ...] = (("regression", 100), ("fashion-mnist", 100), ("cifar-10", 100))
+    rounds: tuple[tuple[str, int], ...] = (
+        ("regression", 100),
+        ("fashion-mnist", 100),
+        ("cifar-10", 100),
+    )
     image_methods: tuple[tuple[str, tuple[str, ...]], ...] = ()
     once_epsilons: tuple[float, ...] = (1.0, 2.0, 3.0, 4.0, 6.0)
     once_small_epsilons: tuple[float, ...] = (0.25, 0.5)
@@ -189,7 +244,9 @@ class Scale:
     def methods_of(self, kind: str) -> tuple[str, ...]:
         """Return the methods of an experiment."""
         chosen = dict(self.image_methods).get(kind)
-        return chosen or tuple(method for method in self.methods if method not in _LEFT_OUT.get(kind, ()))
+        return chosen or tuple(
+            method for method in self.methods if method not in _LEFT_OUT.get(kind, ())
+        )
 
     @property
     def job_epsilon(self) -> float | None:

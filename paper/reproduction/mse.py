@@ -48,7 +48,15 @@ _ALWAYS = {
 def mse_jobs(scale: Scale) -> list[Job]:
     """Return one job per method, dimension and seed."""
     return [
-        Job("mse", method, seed, scale.bits or BITS, scale.trials, dim, epsilon=scale.job_epsilon)
+        Job(
+            "mse",
+            method,
+            seed,
+            scale.bits or BITS,
+            scale.trials,
+            dim,
+            epsilon=scale.job_epsilon,
+        )
         for dim in scale.mse_dims
         for seed in range(scale.seeds)
         for method in _methods(scale)
@@ -57,7 +65,11 @@ def mse_jobs(scale: Scale) -> list[Job]:
 
 def mse_section(scale: Scale, results: Results) -> Section:
     """Compare our errors with the paper's."""
-    rows = [_row(scale, results, method, dim) for dim in scale.mse_dims for method in _methods(scale)]
+    rows = [
+        _row(scale, results, method, dim)
+        for dim in scale.mse_dims
+        for method in _methods(scale)
+    ]
     return Section(
         "mse",
         "Error of one message against the dimension",
@@ -76,7 +88,9 @@ def mse_section(scale: Scale, results: Results) -> Section:
 
 def _methods(scale: Scale) -> Sequence[str]:
     """All methods but Clean, which has no error, with the variants that the figure may show instead."""
-    pairs = ((method, _AFTER.get(method)) for method in scale.methods if method != "clean")
+    pairs = (
+        (method, _AFTER.get(method)) for method in scale.methods if method != "clean"
+    )
     return [method for pair in pairs for method in pair if method is not None]
 
 
@@ -105,12 +119,18 @@ def _line(scale: Scale, row: dict[str, Any]) -> Line:
     method = row["method"]
     paper = paper_number("mse", setting, method)
     verdict = judge(row["mse"], paper, relative=_TOLERANCE)
-    remark = _REMARKS.get((setting, method), "") if verdict == DIFFERS or method == "vqsgd" else ""
+    remark = (
+        _REMARKS.get((setting, method), "")
+        if verdict == DIFFERS or method == "vqsgd"
+        else ""
+    )
     share = row["bias2"] / row["mse"]
     notes = [
         remark,
         _ALWAYS.get(method, "") if paper is not None else "",
-        f"Its bias² is {row['bias2'] / MSE_CLIP**2:.2f} of ‖x‖²." if share > 0.005 else "",
+        f"Its bias² is {row['bias2'] / MSE_CLIP**2:.2f} of ‖x‖²."
+        if share > 0.005
+        else "",
     ]
     return Line(
         setting,

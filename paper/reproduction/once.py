@@ -18,7 +18,11 @@ from paper.datasets import Dataset, load
 from paper.reproduction.jobs import ONCE, Job, data_folder
 from paper.reproduction.lines import Line, Results, Section, grouped, interval
 from paper.reproduction.methods import Scale
-from paper.reproduction.rivals import CentralClassifier, ExactClassifier, train_in_cohorts
+from paper.reproduction.rivals import (
+    CentralClassifier,
+    ExactClassifier,
+    train_in_cohorts,
+)
 from sstq.learning import GradientHistograms, PrivateClassifier
 
 ONCE_LABELS: Mapping[str, str] = {
@@ -66,11 +70,27 @@ def once_jobs(scale: Scale) -> list[Job]:
     private = [name for name in ONCE_LABELS if name not in _PUBLIC]
     jobs = []
     for seed in range(scale.seeds):
-        asked = [(method, epsilon) for epsilon in scale.once_epsilons for method in private]
-        asked += [(name, epsilon) for epsilon in scale.once_small_epsilons for name in TRUST_METHODS if name in private]
+        asked = [
+            (method, epsilon) for epsilon in scale.once_epsilons for method in private
+        ]
+        asked += [
+            (name, epsilon)
+            for epsilon in scale.once_small_epsilons
+            for name in TRUST_METHODS
+            if name in private
+        ]
         asked += [(method, math.inf) for method in _PUBLIC]
         for method, epsilon in asked:
-            jobs.append(Job(f"{ONCE}{scale.once_dataset}", method, seed, bits=0, count=1, epsilon=epsilon))
+            jobs.append(
+                Job(
+                    f"{ONCE}{scale.once_dataset}",
+                    method,
+                    seed,
+                    bits=0,
+                    count=1,
+                    epsilon=epsilon,
+                )
+            )
     return jobs
 
 
@@ -83,7 +103,11 @@ def _load(dataset: str, folder: Path | None) -> Dataset:
     """The data set with features in the place of its images."""
     images = load(dataset, folder)
     features = GradientHistograms(images.image_shape, cell=_TASKS[dataset].cell)
-    return replace(images, train_images=features(images.train_images), test_images=features(images.test_images))
+    return replace(
+        images,
+        train_images=features(images.train_images),
+        test_images=features(images.test_images),
+    )
 
 
 def run_once(job: Job, data: Path | None) -> dict[str, Any]:
@@ -100,20 +124,29 @@ def run_once(job: Job, data: Path | None) -> dict[str, Any]:
         known = {"directions": found.train_images.shape[1]}
     else:
         accuracy, known = _learn(job, found, public, people)
-    return {"accuracy": accuracy, "people": len(people), **known, "seconds": time.perf_counter() - start}
+    return {
+        "accuracy": accuracy,
+        "people": len(people),
+        **known,
+        "seconds": time.perf_counter() - start,
+    }
 
 
 class _Mapped:
     """Features computed beforehand, with the fixed cosines of their map."""
 
     def __init__(self, found: Dataset) -> None:
-        self.cosines = GradientHistograms(found.image_shape, cell=_TASKS[found.name].cell).cosines
+        self.cosines = GradientHistograms(
+            found.image_shape, cell=_TASKS[found.name].cell
+        ).cosines
 
     def transform(self, X: Any) -> Any:
         return X
 
 
-def _classifier(job: Job, found: Dataset, public: NDArray[np.int64]) -> PrivateClassifier:
+def _classifier(
+    job: Job, found: Dataset, public: NDArray[np.int64]
+) -> PrivateClassifier:
     options: dict[str, Any] = {
         "epsilon": job.epsilon,
         "classes": range(10),
@@ -128,16 +161,25 @@ def _classifier(job: Job, found: Dataset, public: NDArray[np.int64]) -> PrivateC
     if job.method == "none":
         return ExactClassifier(**options | {"epsilon": _NO_PRIVACY})
     if job.method in _SHUFFLED:
-        options |= {"trust": "shuffler", "delta": _DELTA, "messages": _SHUFFLED[job.method]}
+        options |= {
+            "trust": "shuffler",
+            "delta": _DELTA,
+            "messages": _SHUFFLED[job.method],
+        }
     return PrivateClassifier(blocks=1 if job.method == "ball" else None, **options)
 
 
 def _learn(
     job: Job, found: Dataset, public: NDArray[np.int64], people: NDArray[np.int64]
 ) -> tuple[float, dict[str, Any]]:
-    model = _classifier(job, found, public).fit(found.train_images[people], found.train_labels[people])
+    model = _classifier(job, found, public).fit(
+        found.train_images[people], found.train_labels[people]
+    )
     report = model.report(found.test_images, found.test_labels)
-    known: dict[str, Any] = {"directions": report.directions, "predicted": report.predicted_accuracy}
+    known: dict[str, Any] = {
+        "directions": report.directions,
+        "predicted": report.predicted_accuracy,
+    }
     if job.method in _SHUFFLED:
         known["local_epsilon"] = report.local_epsilon
     if job.method == "groupunit":
@@ -151,7 +193,9 @@ def _logistic(found: Dataset, people: NDArray[np.int64]) -> float:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it has not converged to the last digit
-        model = LogisticRegression(max_iter=100).fit(found.train_images[people], found.train_labels[people])
+        model = LogisticRegression(max_iter=100).fit(
+            found.train_images[people], found.train_labels[people]
+        )
     return float(model.score(found.test_images, found.test_labels))
 
 
@@ -180,7 +224,9 @@ def _train(
         rate=rate,
         seed=job.seed,
     )
-    right = (asked.vectors(found.test_images) @ weights.T).argmax(axis=1) == found.test_labels
+    right = (asked.vectors(found.test_images) @ weights.T).argmax(
+        axis=1
+    ) == found.test_labels
     return float(np.mean(right)), {"directions": asked.mechanism.dim}
 
 
@@ -204,17 +250,49 @@ def once_section(scale: Scale, results: Results) -> Section:
     """Write the accuracies by total ε and method."""
     lines = []
     curves = []
-    for (epsilon, method), jobs in grouped(once_jobs(scale), lambda job: (_epsilon(job), job.method)).items():
+    for (epsilon, method), jobs in grouped(
+        once_jobs(scale), lambda job: (_epsilon(job), job.method)
+    ).items():
         found = [results[job] for job in jobs]
         mean, half = interval([100 * result["accuracy"] for result in found])
         delta = _DELTA if method in ("central", *_SHUFFLED) else 0.0
-        total = "no privacy" if math.isinf(epsilon) else f"total ε = {epsilon:g} per person"
-        setting = f"{_TASKS[scale.once_dataset].title}, {total}" + (f" (δ = {delta:g})" if delta else "")
-        lines.append(Line(setting, method, ONCE_LABELS[method], mean, half, len(found), mean, remark=_remark(found)))
+        total = (
+            "no privacy" if math.isinf(epsilon) else f"total ε = {epsilon:g} per person"
+        )
+        setting = f"{_TASKS[scale.once_dataset].title}, {total}" + (
+            f" (δ = {delta:g})" if delta else ""
+        )
+        lines.append(
+            Line(
+                setting,
+                method,
+                ONCE_LABELS[method],
+                mean,
+                half,
+                len(found),
+                mean,
+                remark=_remark(found),
+            )
+        )
         ends = {"accuracy": mean, "accuracy_half_width": half, "seeds": len(found)}
-        curves.append({"dataset": scale.once_dataset, "method": method, "epsilon": epsilon, "delta": delta, **ends})
+        curves.append(
+            {
+                "dataset": scale.once_dataset,
+                "method": method,
+                "epsilon": epsilon,
+                "delta": delta,
+                **ends,
+            }
+        )
     text = _TEXT.format(public=_TASKS[scale.once_dataset].public, seeds=scale.seeds)
-    return Section("once", "One message per person, once", text, lines, ("once.png", "trust.png"), curves)
+    return Section(
+        "once",
+        "One message per person, once",
+        text,
+        lines,
+        ("once.png", "trust.png"),
+        curves,
+    )
 
 
 def _remark(found: list[Mapping[str, Any]]) -> str:

@@ -39,12 +39,20 @@ def _numbers(line: str) -> list[PaperNumber]:
     pairs = (value.split("=") for value in values.split())
     # Counts stay integers, which records write in full.
     return [
-        PaperNumber(experiment, setting, method, int(value) if value.isdecimal() else float(value), place)
+        PaperNumber(
+            experiment,
+            setting,
+            method,
+            int(value) if value.isdecimal() else float(value),
+            place,
+        )
         for method, value in pairs
     ]
 
 
-PAPER = tuple(number for line in _PRINTED.strip().splitlines() for number in _numbers(line))
+PAPER = tuple(
+    number for line in _PRINTED.strip().splitlines() for number in _numbers(line)
+)
 """All printed numbers."""
 
 
@@ -63,4 +71,6 @@ def paper_number(experiment: str, setting: str, method: str) -> PaperNumber | No
         True
     """
     wanted = (experiment, setting, _STANDS_FOR.get(method, method))
-    return next((n for n in PAPER if (n.experiment, n.setting, n.method) == wanted), None)
+    return next(
+        (n for n in PAPER if (n.experiment, n.setting, n.method) == wanted), None
+    )

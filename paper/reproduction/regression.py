@@ -6,7 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 from paper.reproduction.jobs import Job
-from paper.reproduction.lines import AGREES, DIFFERS, Line, Results, Section, grouped, interval, judge
+from paper.reproduction.lines import (
+    AGREES,
+    DIFFERS,
+    Line,
+    Results,
+    Section,
+    grouped,
+    interval,
+    judge,
+)
 from paper.reproduction.methods import Scale, find_method
 from paper.reproduction.printed import paper_number
 
@@ -32,10 +41,12 @@ about 0.2 here, which the server does not know and nothing protects. That varian
 On images and in the error figure the two scalings are the same: nearly all vectors have norm C there.
 """
 _BY_NORM = (
-    "The paper's number is met by noise in proportion to the client's own norm (next line), which is not private."
+    "The paper's number is met by noise in proportion to the client's own norm "
+    "(next line), which is not private."
 )
 _UNIFORM_4 = (
-    "Too low for C = 1. Noise by own norm comes nearer, but the clamped recipe loses part of the gradient even so."
+    "Too low for C = 1. Noise by own norm comes nearer, but the clamped recipe loses "
+    "part of the gradient even so."
 )
 # ‖walk‖² has the standard deviation 2500·√(2/d) = 158, its product with θ* adds 2·‖θ*‖·50/√d = 100.
 _VQSGD = (
@@ -58,12 +69,20 @@ _NEITHER = {
 
 def regression_jobs(scale: Scale) -> list[Job]:
     """Return one job per method, dimension, seed and scaling of the noise."""
-    return [job for dim in scale.regression_dims for job in _jobs(scale, scale.methods, dim, scale.bits or _BITS)]
+    return [
+        job
+        for dim in scale.regression_dims
+        for job in _jobs(scale, scale.methods, dim, scale.bits or _BITS)
+    ]
 
 
 def bitwidth_jobs(scale: Scale) -> list[Job]:
     """Return the jobs for the paper's SSTQ at one dimension, for every bit width."""
-    return [job for bits in scale.bit_widths for job in _jobs(scale, scale.bitwidth_methods, BITWIDTH_DIM, bits)]
+    return [
+        job
+        for bits in scale.bit_widths
+        for job in _jobs(scale, scale.bitwidth_methods, BITWIDTH_DIM, bits)
+    ]
 
 
 def regression_section(scale: Scale, results: Results) -> Section:
@@ -87,8 +106,12 @@ def bitwidth_section(scale: Scale, results: Results) -> Section:
         jobs = _jobs(scale, scale.bitwidth_methods, BITWIDTH_DIM, bits)
         lines += _lines("bitwidth", f"b = {bits}", scale, results, jobs)
         curves += _curves(f"b = {bits}", results, jobs)
-    text = f"The regression above at d = {BITWIDTH_DIM}, with 16 and with 256 codewords."
-    return Section("bitwidth", "Bit width 4 against 8", text, lines, ("bitwidth.png",), curves)
+    text = (
+        f"The regression above at d = {BITWIDTH_DIM}, with 16 and with 256 codewords."
+    )
+    return Section(
+        "bitwidth", "Bit width 4 against 8", text, lines, ("bitwidth.png",), curves
+    )
 
 
 def _jobs(scale: Scale, methods: tuple[str, ...], dim: int, bits: int) -> list[Job]:
@@ -112,7 +135,9 @@ def _jobs(scale: Scale, methods: tuple[str, ...], dim: int, bits: int) -> list[J
     ]
 
 
-def _lines(experiment: str, setting: str, scale: Scale, results: Results, jobs: list[Job]) -> list[Line]:
+def _lines(
+    experiment: str, setting: str, scale: Scale, results: Results, jobs: list[Job]
+) -> list[Line]:
     groups = grouped(jobs, lambda job: (job.method, job.scaling))
     clean = [results[job]["loss"][-1] for job in groups["clean", "clip"]]
     at = f"d = {BITWIDTH_DIM}" if experiment == "bitwidth" else setting
@@ -121,13 +146,24 @@ def _lines(experiment: str, setting: str, scale: Scale, results: Results, jobs: 
     for (method, scaling), group in groups.items():
         finals = [results[job]["loss"][-1] for job in group]
         mean, half = interval(finals)
-        ratio, _ = interval([final / base for final, base in zip(finals, clean, strict=True)])
-        compared = mean if paper_clean is None or method == "clean" else ratio * paper_clean.value
+        ratio, _ = interval(
+            [final / base for final, base in zip(finals, clean, strict=True)]
+        )
+        compared = (
+            mean
+            if paper_clean is None or method == "clean"
+            else ratio * paper_clean.value
+        )
         paper = paper_number(experiment, setting, method)
         label = find_method(method).label + (LEAKY if scaling == "norm" else "")
         verdict = judge(compared, paper, relative=_TOLERANCE)
-        lines[method, scaling] = Line(setting, method, label, mean, half, scale.seeds, compared, paper, verdict)
-    return [_explained(line, lines.get((method, "norm"))) for (method, _), line in lines.items()]
+        lines[method, scaling] = Line(
+            setting, method, label, mean, half, scale.seeds, compared, paper, verdict
+        )
+    return [
+        _explained(line, lines.get((method, "norm")))
+        for (method, _), line in lines.items()
+    ]
 
 
 def _explained(line: Line, leaky: Line | None) -> Line:
@@ -149,7 +185,12 @@ def _curves(setting: str, results: Results, jobs: list[Job]) -> list[dict[str, A
             losses = [losses[number] for losses in own]
             mean, half = interval(losses)
             # The length of θ* moves all methods of a seed alike, so what differs is the distance to Clean.
-            _, gap_half = interval([loss - other[number] for loss, other in zip(losses, clean, strict=True)])
+            _, gap_half = interval(
+                [
+                    loss - other[number]
+                    for loss, other in zip(losses, clean, strict=True)
+                ]
+            )
             rows.append(
                 {
                     "setting": setting,

@@ -31,12 +31,22 @@ class ExactClassifier(PrivateClassifier):
         size = mechanism.groups * mechanism.dim
         if not self._central_delta:
             return size * _NONE / people
-        return float(size * (_SENSITIVITY * gaussian_sigma(self.epsilon, self._central_delta) / people) ** 2)
+        return float(
+            size
+            * (
+                _SENSITIVITY
+                * gaussian_sigma(self.epsilon, self._central_delta)
+                / people
+            )
+            ** 2
+        )
 
     def _answers(self, question: Question, mapped: Any, y: Any, rng: Any) -> Estimate:
         if question.kind == "centre" and not self._central_delta:
             vectors = question.vectors(mapped)
-            return Estimate(vectors.mean(axis=0), np.zeros(vectors.shape[1]), len(vectors))
+            return Estimate(
+                vectors.mean(axis=0), np.zeros(vectors.shape[1]), len(vectors)
+            )
         if question.kind != "classes" or not isinstance(question.mechanism, GroupUnit):
             return super()._answers(question, mapped, y, rng)
         count = len(mapped)
@@ -47,7 +57,13 @@ class ExactClassifier(PrivateClassifier):
         noise = math.sqrt(self._noise(question.mechanism, count) / sums.size)
         value = sums.ravel() / count + noise * rng.standard_normal(sums.size)
         shares = np.bincount(own, minlength=groups) / count
-        return GroupEstimate(value, np.full(sums.size, noise), count, shares=shares, shares_stderr=np.zeros(groups))
+        return GroupEstimate(
+            value,
+            np.full(sums.size, noise),
+            count,
+            shares=shares,
+            shares_stderr=np.zeros(groups),
+        )
 
 
 class CentralClassifier(ExactClassifier):
@@ -91,10 +107,19 @@ def train_in_cohorts(
         errors = raised / raised.sum(axis=1, keepdims=True)
         errors[np.arange(len(part)), labels[part]] -= 1
         gradients = (errors[:, :, None] * rows[part][:, None, :]).reshape(len(part), -1)
-        mechanism = METHODS[method].build(gradients.shape[1], _CLIP, _BITS, epsilon=epsilon, frame_seed=number)
+        mechanism = METHODS[method].build(
+            gradients.shape[1], _CLIP, _BITS, epsilon=epsilon, frame_seed=number
+        )
         aggregator = mechanism.aggregator()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ClippedWarning)  # gradients are clipped on purpose
-            aggregator.update(mechanism.encode(gradients, rng=np.random.default_rng([seed, 18, number])))
-        weights -= rate / np.sqrt(number) * aggregator.mean().value.reshape(weights.shape)
+            # gradients are clipped on purpose
+            warnings.simplefilter("ignore", ClippedWarning)
+            aggregator.update(
+                mechanism.encode(
+                    gradients, rng=np.random.default_rng([seed, 18, number])
+                )
+            )
+        weights -= (
+            rate / np.sqrt(number) * aggregator.mean().value.reshape(weights.shape)
+        )
     return weights

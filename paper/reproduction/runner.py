@@ -18,7 +18,12 @@ from sstq.kernels.threads import core_count
 
 _FORMAT = "sstq-reproduction-1"
 # Limits the threads that libraries start in a worker, which has one core; they read it when they are imported.
-_THREAD_SETTINGS = ("SSTQ_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_THREAD_SETTINGS = (
+    "SSTQ_THREADS",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+)
 
 Finished = Callable[[Job, float], None]
 
@@ -27,7 +32,11 @@ def read_result(job: Job, folder: Path) -> dict[str, Any] | None:
     """Read the result of a finished job; None if there is none, or the file is damaged or of another job."""
     try:
         stored = json.loads((folder / job.path).read_text(encoding="utf-8"))
-        return stored["result"] if (stored["format"], stored["job"]) == (_FORMAT, job.to_dict()) else None
+        return (
+            stored["result"]
+            if (stored["format"], stored["job"]) == (_FORMAT, job.to_dict())
+            else None
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -49,8 +58,13 @@ def run_jobs(
     else:
         # Fresh interpreters: forking a process that has threads may hang it.
         context = multiprocessing.get_context("spawn")
-        settings = dict.fromkeys(_THREAD_SETTINGS, str(max(1, core_count() // workers))) | {"SSTQ_QUIET": "1"}
-        with patch.dict(os.environ, settings), ProcessPoolExecutor(workers, context) as pool:
+        settings = dict.fromkeys(
+            _THREAD_SETTINGS, str(max(1, core_count() // workers))
+        ) | {"SSTQ_QUIET": "1"}
+        with (
+            patch.dict(os.environ, settings),
+            ProcessPoolExecutor(workers, context) as pool,
+        ):
             try:
                 running = {pool.submit(_do, job, folder, data): job for job in pending}
                 for future in as_completed(running):
@@ -67,6 +81,9 @@ def _do(job: Job, folder: Path, data: Path | None) -> float:
     path = folder / job.path
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as file:
-        text = json.dumps({"format": _FORMAT, "job": job.to_dict(), "result": result}, separators=(",", ":"))
+        text = json.dumps(
+            {"format": _FORMAT, "job": job.to_dict(), "result": result},
+            separators=(",", ":"),
+        )
         file.write(text.encode() + b"\n")
     return time.perf_counter() - start

@@ -84,7 +84,9 @@ def dsgd_step_size(descent: Descent, rounds: int) -> float:
     noise = dsgd_noise(descent)
     if noise == 0:
         return longest
-    return min(longest, math.sqrt(descent.initial_gap / (descent.smoothness * noise * rounds)))
+    return min(
+        longest, math.sqrt(descent.initial_gap / (descent.smoothness * noise * rounds))
+    )
 
 
 def dsgd_bound_at(descent: Descent, rounds: int, step_size: float) -> float:
@@ -93,9 +95,15 @@ def dsgd_bound_at(descent: Descent, rounds: int, step_size: float) -> float:
     Warning:
         The remark omits η ≤ 1/(4L), without which the proof does not hold: a step above 2/L diverges on a quadratic.
     """
-    step_size = check_number("step_size", step_size, 1 / _HUGE, (1 + 1e-12) / (4 * descent.smoothness))
+    step_size = check_number(
+        "step_size", step_size, 1 / _HUGE, (1 + 1e-12) / (4 * descent.smoothness)
+    )
     progress = 4 * descent.initial_gap / (step_size * _check_rounds(rounds))
-    return progress + 2 * descent.zeta**2 + 4 * step_size * descent.smoothness * dsgd_noise(descent)
+    return (
+        progress
+        + 2 * descent.zeta**2
+        + 4 * step_size * descent.smoothness * dsgd_noise(descent)
+    )
 
 
 def dsgd_bound(descent: Descent, rounds: int) -> float:
@@ -109,7 +117,11 @@ def dsgd_bound(descent: Descent, rounds: int) -> float:
     """
     rounds = _check_rounds(rounds)
     curvature = descent.smoothness * descent.initial_gap
-    return 16 * curvature / rounds + 8 * math.sqrt(curvature * dsgd_noise(descent) / rounds) + 2 * descent.zeta**2
+    return (
+        16 * curvature / rounds
+        + 8 * math.sqrt(curvature * dsgd_noise(descent) / rounds)
+        + 2 * descent.zeta**2
+    )
 
 
 def dsgd_burn_in(descent: Descent) -> float:
@@ -129,7 +141,9 @@ def dsgd_rate(descent: Descent, rounds: int) -> float:
     rounds = _check_rounds(rounds)
     least = dsgd_burn_in(descent)
     if rounds < least:
-        raise ValueError(f"rounds must be at least T₀ = {least:g} for the asymptotic rate, got {rounds}")
+        raise ValueError(
+            f"rounds must be at least T₀ = {least:g} for the asymptotic rate, got {rounds}"
+        )
     curvature = descent.smoothness * descent.initial_gap
     return 8 * math.sqrt(curvature * dsgd_noise(descent) / rounds) + 2 * descent.zeta**2
 
@@ -146,7 +160,9 @@ def dsgd_rounds(descent: Descent, target: float) -> int:
     """
     left = check_number("target", target, 1 / _HUGE, _HUGE) - 2 * descent.zeta**2
     if left <= 0:
-        raise ValueError(f"target must be above 2ζ² = {2 * descent.zeta**2:g}, which no number of rounds removes")
+        raise ValueError(
+            f"target must be above 2ζ² = {2 * descent.zeta**2:g}, which no number of rounds removes"
+        )
     curvature = descent.smoothness * descent.initial_gap
     slope = 8 * math.sqrt(curvature * dsgd_noise(descent))
     root = (slope + math.sqrt(slope**2 + 64 * curvature * left)) / (2 * left)
@@ -167,7 +183,9 @@ def server_cap_bias(norm: float, noise: float, dim: int, cap: float) -> float:
     from scipy.stats import chi2
 
     norm = check_number("norm", norm, 0, _HUGE)
-    scale = check_number("noise", noise, 0, _HUGE) / math.sqrt(check_number("dim", dim, 2, 2**30, integer=True))
+    scale = check_number("noise", noise, 0, _HUGE) / math.sqrt(
+        check_number("dim", dim, 2, 2**30, integer=True)
+    )
     cap = check_number("cap", cap, 1 / _HUGE, _HUGE)
     points, weights = np.polynomial.hermite_e.hermegauss(_QUADRATURE)
     along = norm + scale * points
@@ -178,7 +196,13 @@ def server_cap_bias(norm: float, noise: float, dim: int, cap: float) -> float:
 
 
 def flat_descent(
-    dim: int, epsilon: float, bits: int, *, level: float | None = None, frame_size: int | None = None, **known: Any
+    dim: int,
+    epsilon: float,
+    bits: int,
+    *,
+    level: float | None = None,
+    frame_size: int | None = None,
+    **known: Any,
 ) -> Descent:
     """Corollary 6.3: with flat randomized response and the optimized codebook ζ = 0 and ω = O(d·2^b/(ε ∧ ε²)).
 
@@ -196,7 +220,13 @@ def flat_descent(
 
 
 def metric_aware_descent(
-    dim: int, epsilon: float, bits: int, *, level: float | None = None, frame_size: int | None = None, **known: Any
+    dim: int,
+    epsilon: float,
+    bits: int,
+    *,
+    level: float | None = None,
+    frame_size: int | None = None,
+    **known: Any,
 ) -> Descent:
     """Corollary 6.4: with the metric-aware channel and identity decoding ζ² = O(G²/ε²), ω = O(d(1 + 1/ε + 1/ε²)).
 
@@ -205,9 +235,13 @@ def metric_aware_descent(
         bound ends in 2ζ² = 128·K²G²/(ρε²), and ‖∇F‖² ≤ G² holds anyway. The corollary's neighbourhood is a weakness of
         the proof, not of the algorithm: identity decoding mostly shrinks gradients, which slows the descent.
     """
-    omega = metric_aware_mse_bound(dim, epsilon, bits, norm=0.0, level=level, frame_size=frame_size)
+    omega = metric_aware_mse_bound(
+        dim, epsilon, bits, norm=0.0, level=level, frame_size=frame_size
+    )
     bound = max(known["gradient_bound"], 1e-100)
-    bias2 = metric_aware_bias_bound(dim, epsilon, level=level, frame_size=frame_size, clip=bound)
+    bias2 = metric_aware_bias_bound(
+        dim, epsilon, level=level, frame_size=frame_size, clip=bound
+    )
     return Descent(omega=omega, zeta=math.sqrt(bias2), **known)
 
 

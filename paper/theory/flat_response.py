@@ -36,7 +36,9 @@ def flat_second_moment_bound(epsilon: float, bits: int) -> float:
     return probability_gap(1 << check_argument("bits", bits), epsilon) ** -2
 
 
-def flat_mse_bound(dim: int, epsilon: float, bits: int, **options: Unpack[SettingOptions]) -> float:
+def flat_mse_bound(
+    dim: int, epsilon: float, bits: int, **options: Unpack[SettingOptions]
+) -> float:
     """Theorem 3.2: E‖x̂ − x‖² < d²K²/(N(p − q)²)·clip² for every zero-mean codebook and every ‖x‖ ≤ clip.
 
     The paper has unit vectors and clip = 1; the proof gives the bound minus ‖x‖², whatever the norm. Equal-norm rows

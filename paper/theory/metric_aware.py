@@ -15,9 +15,20 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from paper.theory.optimized_codebooks import flat_second_moment
-from paper.theory.representations import Setting, SettingOptions, check_epsilon, make_setting
+from paper.theory.representations import (
+    Setting,
+    SettingOptions,
+    check_epsilon,
+    make_setting,
+)
 from sstq.checks import check_argument, check_number, check_option
-from sstq.scalar.codebooks import BITS_MAX, Codebook, optimized_codebook, panter_dite_codebook, uniform_codebook
+from sstq.scalar.codebooks import (
+    BITS_MAX,
+    Codebook,
+    optimized_codebook,
+    panter_dite_codebook,
+    uniform_codebook,
+)
 from sstq.scalar.densities import Density
 from sstq.scalar.metric_aware import Rate, laplace_probabilities, resolve_rate
 
@@ -54,7 +65,11 @@ def metric_aware_privacy_loss(codebook: Codebook, epsilon: float) -> float:
     """
     epsilon = check_epsilon(epsilon)
     values = np.unique(codebook.values)
-    return epsilon * resolve_rate(values, epsilon, "paper") / resolve_rate(values, epsilon, "calibrated")
+    return (
+        epsilon
+        * resolve_rate(values, epsilon, "paper")
+        / resolve_rate(values, epsilon, "calibrated")
+    )
 
 
 def gap_constant(codebook: Codebook) -> float:
@@ -62,12 +77,19 @@ def gap_constant(codebook: Codebook) -> float:
     return float(np.diff(codebook.values).max()) * (codebook.size - 1) / 2
 
 
-def metric_aware_drift(codebook: Codebook, epsilon: float, rate: Rate = "paper") -> float:
+def metric_aware_drift(
+    codebook: Codebook, epsilon: float, rate: Rate = "paper"
+) -> float:
     """The largest drift max_k |E[z | c_k] − c_k| in units of B, which the proof of Theorem 5.2 bounds by 8/ε.
 
     With it in the place of 8/ε the theorem's bound on the bias becomes ζ² ≤ (K²/ρ)·drift², which never exceeds 4·K²/ρ.
     """
-    return float(np.abs(metric_aware_moments(codebook, epsilon, rate).means - np.unique(codebook.values)).max())
+    return float(
+        np.abs(
+            metric_aware_moments(codebook, epsilon, rate).means
+            - np.unique(codebook.values)
+        ).max()
+    )
 
 
 @dataclass(frozen=True)
@@ -91,7 +113,9 @@ class MetricAwareMoments:
         return float(self.variances.max())
 
 
-def metric_aware_moments(codebook: Codebook, epsilon: float, rate: Rate = "paper") -> MetricAwareMoments:
+def metric_aware_moments(
+    codebook: Codebook, epsilon: float, rate: Rate = "paper"
+) -> MetricAwareMoments:
     """Return μ_i, V_i and W_k of the metric-aware channel on the distinct codewords.
 
     Examples:
@@ -100,13 +124,19 @@ def metric_aware_moments(codebook: Codebook, epsilon: float, rate: Rate = "paper
         (array([-0.255, -0.11 ,  0.11 ,  0.255]), True)
     """
     values = np.unique(codebook.values)
-    answers = laplace_probabilities(values, resolve_rate(values, check_epsilon(epsilon), rate))
+    answers = laplace_probabilities(
+        values, resolve_rate(values, check_epsilon(epsilon), rate)
+    )
     means = answers @ values
     variances = np.einsum("ij,ij->i", answers, (values - values[:, None]) ** 2)
-    return MetricAwareMoments(means, variances, 2 * np.diff(means) / np.diff(values) - 1)
+    return MetricAwareMoments(
+        means, variances, 2 * np.diff(means) / np.diff(values) - 1
+    )
 
 
-def assignment_probabilities(codebook: Codebook, density: Density) -> NDArray[np.float64]:
+def assignment_probabilities(
+    codebook: Codebook, density: Density
+) -> NDArray[np.float64]:
     """π_i of Section 5.1: the probability that a coordinate of this density is rounded to codeword i, (M,).
 
     With `MetricAwareMoments` it gives the loss: ℒ*_MA = Σ_k W_k·∫(y − c_k)(c_{k+1} − y)f(y)dy + Σ_i π_i·V_i.
@@ -127,7 +157,9 @@ def assignment_probabilities(codebook: Codebook, density: Density) -> NDArray[np
     return shares
 
 
-def metric_aware_bias_bound(dim: int, epsilon: float, **options: Unpack[SettingOptions]) -> float:
+def metric_aware_bias_bound(
+    dim: int, epsilon: float, **options: Unpack[SettingOptions]
+) -> float:
     """Theorem 5.2: the squared bias of identity decoding, ζ² ≤ 64·K²/(ρε²)·clip², for every codebook and ‖x‖ ≤ clip.
 
     Warning:
@@ -169,9 +201,16 @@ def censored_gaussian(beta: float, cells: int = 1024) -> Density:
         (0.0543, 0.3176)
     """
     if not math.sqrt(math.pi / 2) < beta < math.inf:
-        raise ValueError(f"beta must be above √(π/2) = 1.2533…, the least level of a typical vector, got {beta!r}")
+        raise ValueError(
+            f"beta must be above √(π/2) = 1.2533…, the least level of a typical vector, got {beta!r}"
+        )
     # u = β/(s√2) is the root of erf(u)/u = √2/β; the left side decreases.
-    root = brentq(lambda u: math.erf(u) * beta - u * math.sqrt(2), 1e-9, beta / math.sqrt(2), xtol=1e-15)
+    root = brentq(
+        lambda u: math.erf(u) * beta - u * math.sqrt(2),
+        1e-9,
+        beta / math.sqrt(2),
+        xtol=1e-15,
+    )
     return Density.gaussian(root, cells)
 
 
@@ -198,12 +237,18 @@ def oscillation_ratio(density: Density, bits: int) -> float:
     """
     values = panter_dite_codebook(bits, density).values
     cells = density.masses.size
-    first = np.clip(np.floor((values[:-1] + 1) * cells / 2), 0, cells - 1).astype(np.int64)
-    last = np.clip(np.ceil((values[1:] + 1) * cells / 2), first + 1, cells).astype(np.int64)
+    first = np.clip(np.floor((values[:-1] + 1) * cells / 2), 0, cells - 1).astype(
+        np.int64
+    )
+    last = np.clip(np.ceil((values[1:] + 1) * cells / 2), first + 1, cells).astype(
+        np.int64
+    )
     ratios = []
     for start, stop in zip(first, last, strict=True):
         heights = density.masses[start:stop]
-        ratios.append(float(heights.max() / heights.min()) if heights.min() > 0 else np.inf)
+        ratios.append(
+            float(heights.max() / heights.min()) if heights.min() > 0 else np.inf
+        )
     return float(np.mean(ratios))
 
 
@@ -234,13 +279,27 @@ def refined_mse_bound(
     Warning:
         True, but what it refines is negligible: 2C²/(2^b − 1)² is 0.009 beside 256/ε² = 28 at b = 4, ε = 3.
     """
-    return _mse_bound(make_setting(dim, **options), epsilon, bits, spatial_constant(density, bits), norm)
+    return _mse_bound(
+        make_setting(dim, **options),
+        epsilon,
+        bits,
+        spatial_constant(density, bits),
+        norm,
+    )
 
 
-def _mse_bound(setting: Setting, epsilon: float, bits: int, squared_constant: float, norm: float | None) -> float:
+def _mse_bound(
+    setting: Setting,
+    epsilon: float,
+    bits: int,
+    squared_constant: float,
+    norm: float | None,
+) -> float:
     epsilon = check_epsilon(epsilon)
     bits = check_argument("bits", bits)
-    length = setting.clip if norm is None else check_number("norm", norm, 0, setting.clip)
+    length = (
+        setting.clip if norm is None else check_number("norm", norm, 0, setting.clip)
+    )
     rounding = 2 * squared_constant / ((1 << bits) - 1) ** 2
     return setting.scale * (1 + rounding + 16 / epsilon + 256 / epsilon**2) - length**2
 
@@ -278,18 +337,24 @@ def balanced_bits(epsilon: float) -> int:
     return math.ceil(math.log2(1 + math.sqrt(min(epsilon, epsilon**2))))
 
 
-def best_flat_bits(epsilon: float, codebook: str = "optimized", *, beta: float = 1.8) -> int:
+def best_flat_bits(
+    epsilon: float, codebook: str = "optimized", *, beta: float = 1.8
+) -> int:
     """The b of least exact error of the flat channel, for typical vectors at level β = K/√ρ.
 
     The paper has no formula for it; Remark 3.3 says that there is a trade-off. It grows as ε/(3 log 2), not as a
     logarithm: rounding costs about 1/M², randomized response M/(e^ε − 1) more, so that the best M is about e^{ε/3}.
     """
     check_argument("epsilon", epsilon)
-    optimized = check_option("codebook", codebook, ("optimized", "uniform")) == "optimized"
+    optimized = (
+        check_option("codebook", codebook, ("optimized", "uniform")) == "optimized"
+    )
     density = censored_gaussian(beta)
 
     def error(bits: int) -> float:
-        book = optimized_codebook(bits, epsilon) if optimized else uniform_codebook(bits)
+        book = (
+            optimized_codebook(bits, epsilon) if optimized else uniform_codebook(bits)
+        )
         return flat_second_moment(book, epsilon, density)
 
     return min(range(1, BITS_MAX + 1), key=error)

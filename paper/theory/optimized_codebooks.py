@@ -44,9 +44,13 @@ def flat_second_moment(codebook: Codebook, epsilon: float, density: Density) -> 
     """
     total = math.fsum(codebook.values)
     if abs(total) > 1e-9:
-        raise ValueError(f"codebook must add up to 0, got {total:g}: its flat estimate would be biased")
+        raise ValueError(
+            f"codebook must add up to 0, got {total:g}: its flat estimate would be biased"
+        )
     gap = probability_gap(codebook.size, epsilon)
-    loss = rounding_variance(codebook, density) + float(np.sum(codebook.values**2)) / math.expm1(check_epsilon(epsilon))
+    loss = rounding_variance(codebook, density) + float(
+        np.sum(codebook.values**2)
+    ) / math.expm1(check_epsilon(epsilon))
     return (loss + density.moment(2)) / gap
 
 
@@ -72,11 +76,19 @@ def surrogate_curvature(codebook: Codebook, epsilon: float) -> float:
     from scipy.linalg import eigvalsh_tridiagonal
 
     halves = np.diff(codebook.values) / 2
-    diagonal = np.append(halves, 0.0) + np.append(0.0, halves) + 2 / math.expm1(check_epsilon(epsilon))
-    return float(eigvalsh_tridiagonal(diagonal, -halves, select="i", select_range=(0, 0))[0])
+    diagonal = (
+        np.append(halves, 0.0)
+        + np.append(0.0, halves)
+        + 2 / math.expm1(check_epsilon(epsilon))
+    )
+    return float(
+        eigvalsh_tridiagonal(diagonal, -halves, select="i", select_range=(0, 0))[0]
+    )
 
 
-def optimized_mse_bound(dim: int, epsilon: float, bits: int, **options: Unpack[SettingOptions]) -> float:
+def optimized_mse_bound(
+    dim: int, epsilon: float, bits: int, **options: Unpack[SettingOptions]
+) -> float:
     """Theorem 4.3 with the constants of its proof: the error of SSTQ with the optimized codebook Γ*, any ‖x‖ ≤ clip.
 
     With λ = 1/(e^ε − 1) and m any integer from 1 to (M − 1)/2,

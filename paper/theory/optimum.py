@@ -26,11 +26,15 @@ def least_unbiased_mse(dim: int, epsilon: float, *, clip: float = 1.0) -> float:
         0.7425
     """
     dim = check_number("dim", dim, 2, 2**24, integer=True)
-    mechanism = sstq.mechanism("privunit", dim=dim, epsilon=check_epsilon(epsilon), clip=clip)
+    mechanism = sstq.mechanism(
+        "privunit", dim=dim, epsilon=check_epsilon(epsilon), clip=clip
+    )
     return float(mechanism.typical_error().total)
 
 
-def quantized_privunit_mse(dim: int, epsilon: float, bits: int, *, clip: float = 1.0) -> float:
+def quantized_privunit_mse(
+    dim: int, epsilon: float, bits: int, *, clip: float = 1.0
+) -> float:
     """PrivUnit's error when each coordinate of its vector is rounded at random to one of 2^bits values.
 
     Section 7 says that 16·d or 8·d bits would do. Rounding comes after the privacy, so it costs none. With a uniform

@@ -14,7 +14,14 @@ from sstq.checks import check_argument, check_number, check_option
 from sstq.frames.kashin import default_level
 from sstq.frames.tight import Frame, default_frame_size
 
-__all__ = ["Recipe", "least_level", "least_level_of", "run_recipe", "uncertainty", "uncertainty_level"]
+__all__ = [
+    "Recipe",
+    "least_level",
+    "least_level_of",
+    "run_recipe",
+    "uncertainty",
+    "uncertainty_level",
+]
 
 # Sets of rows that `uncertainty` tries at most, in all and at a time.
 _SETS_MAX = 1_000_000
@@ -39,7 +46,11 @@ def least_level(dim: int, frame_size: int, *, vector: str = "any") -> float:
     """
     dim = check_number("dim", dim, 1, 2**30, integer=True)
     redundancy = check_number("frame_size", frame_size, dim, 2**32, integer=True) / dim
-    factor = 1.0 if check_option("vector", vector, ("any", "typical")) == "any" else math.pi / 2
+    factor = (
+        1.0
+        if check_option("vector", vector, ("any", "typical")) == "any"
+        else math.pi / 2
+    )
     return math.sqrt(factor * redundancy)
 
 
@@ -54,8 +65,14 @@ def least_level_of(frame: Frame, x: ArrayLike) -> float:
 
 def _unit(frame: Frame, x: ArrayLike) -> NDArray[np.float64]:
     vector = np.asarray(x, dtype=np.float64)
-    if vector.shape != (frame.dim,) or not np.isfinite(vector).all() or not vector.any():
-        raise ValueError(f"x must be finite, not zero and of shape ({frame.dim},), got shape {vector.shape}")
+    if (
+        vector.shape != (frame.dim,)
+        or not np.isfinite(vector).all()
+        or not vector.any()
+    ):
+        raise ValueError(
+            f"x must be finite, not zero and of shape ({frame.dim},), got shape {vector.shape}"
+        )
     return np.asarray(vector / np.linalg.norm(vector))
 
 
@@ -74,7 +91,9 @@ class Recipe:
     largest: float
 
 
-def run_recipe(frame: Frame, x: ArrayLike, *, level: float = 2.0, rounds: int = 30) -> Recipe:
+def run_recipe(
+    frame: Frame, x: ArrayLike, *, level: float = 2.0, rounds: int = 30
+) -> Recipe:
     """Appendix F: rounds that each add the residual's coefficients truncated at B, and one that adds them as they are.
 
     Warning:
@@ -94,10 +113,20 @@ def run_recipe(frame: Frame, x: ArrayLike, *, level: float = 2.0, rounds: int = 
     residuals = np.empty(rounds)
     for number in range(rounds):
         coefficients += np.clip(frame.analyze(residual[None])[0], -bound, bound)
-        residual = vector - frame.dim / frame.size * frame.rows(np.arange(frame.size)).T @ coefficients
+        residual = (
+            vector
+            - frame.dim
+            / frame.size
+            * frame.rows(np.arange(frame.size)).T
+            @ coefficients
+        )
         residuals[number] = np.linalg.norm(residual)
     last = frame.analyze(residual[None])[0]
-    return Recipe(residuals, float(np.abs(last).max() / bound), float(np.abs(coefficients + last).max() / bound))
+    return Recipe(
+        residuals,
+        float(np.abs(last).max() / bound),
+        float(np.abs(coefficients + last).max() / bound),
+    )
 
 
 def uncertainty(frame: Frame, count: int) -> float:
@@ -115,11 +144,15 @@ def uncertainty(frame: Frame, count: int) -> float:
     count = check_number("count", count, 1, frame.size, integer=True)
     sets = math.comb(frame.size, count)
     if sets > _SETS_MAX:
-        raise ValueError(f"count must leave at most {_SETS_MAX:,} sets of rows to try, got {sets:,}")
+        raise ValueError(
+            f"count must leave at most {_SETS_MAX:,} sets of rows to try, got {sets:,}"
+        )
     rows = math.sqrt(frame.dim / frame.size) * frame.rows(np.arange(frame.size))
     chosen = np.array(list(itertools.combinations(range(frame.size), count)))
     parts = np.array_split(chosen, -(-sets // _SETS_AT_A_TIME))
-    return max(float(np.linalg.norm(rows[part], ord=2, axis=(1, 2)).max()) for part in parts)
+    return max(
+        float(np.linalg.norm(rows[part], ord=2, axis=(1, 2)).max()) for part in parts
+    )
 
 
 def uncertainty_level(frame: Frame, count: int) -> float:
@@ -129,7 +162,9 @@ def uncertainty_level(frame: Frame, count: int) -> float:
     """
     eta = uncertainty(frame, count)
     if eta >= 1 - 1e-9:
-        raise ValueError(f"count must be small enough for η < 1, got count = {count} with η = {eta:g}")
+        raise ValueError(
+            f"count must be small enough for η < 1, got count = {count} with η = {eta:g}"
+        )
     return 1 / ((1 - eta) * math.sqrt(count / frame.size))
 
 
@@ -183,6 +218,16 @@ def make_setting(dim: int, **options: Unpack[SettingOptions]) -> Setting:
     size = options.get("frame_size")
     level = options.get("level")
     clip = options.get("clip", 1.0)
-    size = check_number("frame_size", default_frame_size(dim) if size is None else size, dim, 2**32, integer=True)
-    level = default_level(dim, size) if level is None else check_number("level", level, math.sqrt(size / dim), 1e6)
+    size = check_number(
+        "frame_size",
+        default_frame_size(dim) if size is None else size,
+        dim,
+        2**32,
+        integer=True,
+    )
+    level = (
+        default_level(dim, size)
+        if level is None
+        else check_number("level", level, math.sqrt(size / dim), 1e6)
+    )
     return Setting(dim, size, level, check_number("clip", clip, 1e-100, 1e100))

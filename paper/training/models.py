@@ -67,7 +67,9 @@ class HiddenLayer:
         if self.start == "he":
             return self._he_start(rng)
         first = rng.uniform(-1, 1, (self.inputs + 1) * self.hidden) * self.inputs**-0.5
-        second = rng.uniform(-1, 1, (self.hidden + 1) * self.classes) * self.hidden**-0.5
+        second = (
+            rng.uniform(-1, 1, (self.hidden + 1) * self.classes) * self.hidden**-0.5
+        )
         return np.concatenate([first, second]).astype(np.float32)
 
     def gradients(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Floats:
@@ -84,26 +86,46 @@ class HiddenLayer:
         parts = [
             np.matmul(x.transpose(0, 2, 1), signal.reshape(by_client)),
             signal.reshape(by_client).sum(axis=1),
-            np.matmul(active.reshape(by_client).transpose(0, 2, 1), probabilities.reshape(by_client)),
+            np.matmul(
+                active.reshape(by_client).transpose(0, 2, 1),
+                probabilities.reshape(by_client),
+            ),
             probabilities.reshape(by_client).sum(axis=1),
         ]
         return np.concatenate([part.reshape(clients, -1) for part in parts], axis=1)
 
     def evaluate(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Evaluation:
         """Return the mean cross-entropy and the share of correct labels."""
-        return _evaluate_in_parts(lambda rows, labels: self._forward(parameters, rows, labels)[1:], x, y)
+        return _evaluate_in_parts(
+            lambda rows, labels: self._forward(parameters, rows, labels)[1:], x, y
+        )
 
     def _he_start(self, rng: np.random.Generator) -> Floats:
-        first = rng.standard_normal(self.inputs * self.hidden) * (2 / self.inputs) ** 0.5
-        second = rng.standard_normal(self.hidden * self.classes) * (2 / self.hidden) ** 0.5
-        return np.concatenate([first, np.zeros(self.hidden), second, np.zeros(self.classes)]).astype(np.float32)
+        first = (
+            rng.standard_normal(self.inputs * self.hidden) * (2 / self.inputs) ** 0.5
+        )
+        second = (
+            rng.standard_normal(self.hidden * self.classes) * (2 / self.hidden) ** 0.5
+        )
+        return np.concatenate(
+            [first, np.zeros(self.hidden), second, np.zeros(self.classes)]
+        ).astype(np.float32)
 
     def _layers(self, parameters: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        ends = np.cumsum([self.inputs * self.hidden, self.hidden, self.hidden * self.classes])
+        ends = np.cumsum(
+            [self.inputs * self.hidden, self.hidden, self.hidden * self.classes]
+        )
         first, first_bias, second, second_bias = np.split(parameters, ends)
-        return first.reshape(-1, self.hidden), first_bias, second.reshape(-1, self.classes), second_bias
+        return (
+            first.reshape(-1, self.hidden),
+            first_bias,
+            second.reshape(-1, self.classes),
+            second_bias,
+        )
 
-    def _forward(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> tuple[Floats, Floats, Floats]:
+    def _forward(
+        self, parameters: Floats, x: Floats, y: NDArray[Any]
+    ) -> tuple[Floats, Floats, Floats]:
         """The hidden units, the probabilities of the classes, and the cross-entropy of each example."""
         first, first_bias, second, second_bias = self._layers(parameters)
         active = np.maximum(x @ first + first_bias, 0)
@@ -140,13 +162,19 @@ class Logistic:
         signal[np.arange(len(signal)), y.reshape(-1)] -= 1
         signal = signal.reshape(clients, batch, self.classes) / np.float32(batch)
         weights = np.matmul(x.transpose(0, 2, 1), signal)
-        return np.concatenate([weights.reshape(clients, -1), signal.sum(axis=1)], axis=1)
+        return np.concatenate(
+            [weights.reshape(clients, -1), signal.sum(axis=1)], axis=1
+        )
 
     def evaluate(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Evaluation:
         """Return the mean cross-entropy and the share of correct labels."""
-        return _evaluate_in_parts(lambda rows, labels: self._forward(parameters, rows, labels), x, y)
+        return _evaluate_in_parts(
+            lambda rows, labels: self._forward(parameters, rows, labels), x, y
+        )
 
-    def _forward(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> tuple[Floats, Floats]:
+    def _forward(
+        self, parameters: Floats, x: Floats, y: NDArray[Any]
+    ) -> tuple[Floats, Floats]:
         weights, biases = np.split(parameters, [self.inputs * self.classes])
         return _softmax(x @ weights.reshape(-1, self.classes) + biases, y)
 
@@ -162,7 +190,9 @@ def _softmax(logits: Floats, y: NDArray[Any]) -> tuple[Floats, Floats]:
 
 
 def _evaluate_in_parts(
-    forward: Callable[[Floats, NDArray[Any]], tuple[Floats, Floats]], x: Floats, y: NDArray[Any]
+    forward: Callable[[Floats, NDArray[Any]], tuple[Floats, Floats]],
+    x: Floats,
+    y: NDArray[Any],
 ) -> Evaluation:
     """Return the mean cross-entropy and the share of correct labels."""
     loss = right = 0.0
@@ -196,12 +226,16 @@ class LeastSquares:
     def gradients(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Floats:
         """Return the gradient of each client's mean loss, (clients, d)."""
         residuals = x @ parameters - y
-        gradients: Floats = np.matmul(residuals[:, None, :], x)[:, 0, :] / np.float32(x.shape[1])
+        gradients: Floats = np.matmul(residuals[:, None, :], x)[:, 0, :] / np.float32(
+            x.shape[1]
+        )
         return gradients
 
     def evaluate(self, parameters: Floats, x: Floats, y: NDArray[Any]) -> Evaluation:  # noqa: ARG002
         """Return the squared distance from the truth."""
-        return Evaluation(float(np.sum((parameters.astype(np.float64) - self.truth) ** 2)))
+        return Evaluation(
+            float(np.sum((parameters.astype(np.float64) - self.truth) ** 2))
+        )
 
 
 Model = HiddenLayer | Logistic | LeastSquares

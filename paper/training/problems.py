@@ -74,7 +74,11 @@ class Problem:
         return len(self.parts)
 
     def batches(
-        self, batch: int, seed: int, round_number: int, members: NDArray[np.int64] | None = None
+        self,
+        batch: int,
+        seed: int,
+        round_number: int,
+        members: NDArray[np.int64] | None = None,
     ) -> tuple[NDArray[np.float32], NDArray[Any]]:
         """Return batches of examples and targets, (clients, batch, …) and (clients, batch), for all or some clients.
 
@@ -82,8 +86,17 @@ class Problem:
         see the same examples. A client with fewer examples than `batch` draws with replacement.
         """
         rng = np.random.default_rng([seed, 3, round_number])
-        parts = self.parts if members is None else [self.parts[member] for member in members]
-        chosen = np.stack([part[rng.choice(len(part), batch, replace=len(part) < batch)] for part in parts])
+        parts = (
+            self.parts
+            if members is None
+            else [self.parts[member] for member in members]
+        )
+        chosen = np.stack(
+            [
+                part[rng.choice(len(part), batch, replace=len(part) < batch)]
+                for part in parts
+            ]
+        )
         return self.x[chosen], self.y[chosen]
 
 
@@ -100,23 +113,45 @@ def image_problem(
     The network starts "he", with which Clean has the paper's loss, or "uniform".
     """
     if model is None:
-        model = HiddenLayer(dataset.train_images.shape[1], classes=len(dataset.classes), start=start)
+        model = HiddenLayer(
+            dataset.train_images.shape[1], classes=len(dataset.classes), start=start
+        )
     labels = dataset.train_labels
     parts = iid_partition(len(labels), clients, seed)
-    return Problem(dataset.name, model, dataset.train_images, labels, parts, dataset.test_images, dataset.test_labels)
+    return Problem(
+        dataset.name,
+        model,
+        dataset.train_images,
+        labels,
+        parts,
+        dataset.test_images,
+        dataset.test_labels,
+    )
 
 
-def regression_problem(dim: int, clients: int, seed: int, *, examples: int = 4000) -> Problem:
+def regression_problem(
+    dim: int, clients: int, seed: int, *, examples: int = 4000
+) -> Problem:
     """Create the paper's linear regression: rows of A from N(0, 1/d), θ* from N(0, I), targets Aθ* without noise."""
     dim = check_number("dim", dim, 1, 2**20, integer=True)
     rng = np.random.default_rng([seed, 4])
     x = (rng.standard_normal((examples, dim)) * dim**-0.5).astype(np.float32)
     truth = rng.standard_normal(dim).astype(np.float32)
     y = x @ truth
-    return Problem("regression", LeastSquares(truth), x, y, iid_partition(examples, clients, seed), x, y)
+    return Problem(
+        "regression",
+        LeastSquares(truth),
+        x,
+        y,
+        iid_partition(examples, clients, seed),
+        x,
+        y,
+    )
 
 
 def iid_partition(examples: int, clients: int, seed: int) -> Partition:
     """Return disjoint random parts of (nearly) equal size, one per client."""
     clients = check_number("clients", clients, 1, examples, integer=True)
-    return np.array_split(np.random.default_rng([seed, 1]).permutation(examples), clients)
+    return np.array_split(
+        np.random.default_rng([seed, 1]).permutation(examples), clients
+    )

@@ -23,7 +23,10 @@ from sstq.checks import check_number
 from sstq.mechanisms import ClippedWarning
 from sstq.randomness.streams import mix_seed
 
-Estimator = Callable[[Mechanism, NDArray[np.float32], int, np.random.Generator | None], NDArray[np.float64]]
+Estimator = Callable[
+    [Mechanism, NDArray[np.float32], int, np.random.Generator | None],
+    NDArray[np.float64],
+]
 
 # Clients whose gradients are encoded together, which bounds memory.
 _CLIENTS_AT_A_TIME = 256
@@ -50,7 +53,9 @@ class Server:
         if self.norm_cap is not None:
             check_number("norm_cap", self.norm_cap, 1e-12, 1e12)
 
-    def step(self, parameters: NDArray[np.floating], mean: NDArray[np.float64]) -> NDArray[np.float32]:
+    def step(
+        self, parameters: NDArray[np.floating], mean: NDArray[np.float64]
+    ) -> NDArray[np.float32]:
         """Return the parameters after a round with this estimated mean gradient."""
         norm = float(np.linalg.norm(mean))
         if self.norm_cap is not None and norm > self.norm_cap:
@@ -129,20 +134,36 @@ def train(
     check_number("rounds", rounds, 0, 10**9, integer=True)
     check_number("batch", batch, 1, 10**6, integer=True)
     if mechanism.dim != problem.model.dim:
-        raise ValueError(f"mechanism must have dim = {problem.model.dim}, the model's parameters, got {mechanism.dim}")
-    cohorts = None if participation is None else Cohorts(problem.clients, rounds, answers_of(participation))
+        raise ValueError(
+            f"mechanism must have dim = {problem.model.dim}, the model's parameters, got {mechanism.dim}"
+        )
+    cohorts = (
+        None
+        if participation is None
+        else Cohorts(problem.clients, rounds, answers_of(participation))
+    )
     model = problem.model
     parameters = problem.model.initial(seed)
     train_loss = mean_norm = true_norm = nan
     for number in range(rounds + 1):
         members = np.arange(0)
         if number:
-            members = np.arange(problem.clients) if cohorts is None else cohorts.members(seed, number)
+            members = (
+                np.arange(problem.clients)
+                if cohorts is None
+                else cohorts.members(seed, number)
+            )
             this_round = mechanism.with_seed(mix_seed(seed, number))
-            rng = None if private_seed is None else np.random.default_rng([private_seed, number])
+            rng = (
+                None
+                if private_seed is None
+                else np.random.default_rng([private_seed, number])
+            )
             x, y = problem.batches(batch, seed, number, members)
             gradients = model.gradients(parameters, x, y)
-            train_loss = model.evaluate(parameters, x.reshape(-1, *x.shape[2:]), y.reshape(-1)).loss
+            train_loss = model.evaluate(
+                parameters, x.reshape(-1, *x.shape[2:]), y.reshape(-1)
+            ).loss
             mean = (estimate or private_mean)(this_round, gradients, number, rng)
             mean_norm = float(np.linalg.norm(mean))
             true_norm = _clipped_mean_norm(gradients, mechanism.clip)
@@ -167,7 +188,11 @@ def train(
 
 def _clipped_mean_norm(gradients: NDArray[np.float32], clip: float) -> float:
     norms = np.linalg.norm(gradients.astype(np.float64), axis=1, keepdims=True)
-    return float(np.linalg.norm(np.mean(gradients * np.minimum(1, clip / np.maximum(norms, 1e-300)), axis=0)))
+    return float(
+        np.linalg.norm(
+            np.mean(gradients * np.minimum(1, clip / np.maximum(norms, 1e-300)), axis=0)
+        )
+    )
 
 
 def private_mean(
@@ -187,7 +212,8 @@ def private_mean(
     for start in range(0, len(gradients), _CLIENTS_AT_A_TIME):
         part = slice(start, start + _CLIENTS_AT_A_TIME)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ClippedWarning)  # gradients are clipped on purpose
+            # gradients are clipped on purpose
+            warnings.simplefilter("ignore", ClippedWarning)
             aggregator.update(mechanism.encode(gradients[part], rng=rng))
     return aggregator.mean().value
 
@@ -201,12 +227,18 @@ def gaussian_mean(epsilon: float, delta: float, answers: int) -> Estimator:
     sigma = 2 * gaussian_sigma(epsilon, delta) * answers**0.5
 
     def estimate(
-        mechanism: Mechanism, gradients: NDArray[np.float32], _number: int, rng: np.random.Generator | None
+        mechanism: Mechanism,
+        gradients: NDArray[np.float32],
+        _number: int,
+        rng: np.random.Generator | None,
     ) -> NDArray[np.float64]:
         norms = np.linalg.norm(gradients, axis=1, keepdims=True)
         clipped = gradients * np.minimum(1, mechanism.clip / np.maximum(norms, 1e-30))
         noise = (rng or np.random.default_rng()).standard_normal(gradients.shape[1])
-        mean: NDArray[np.float64] = clipped.mean(axis=0) + sigma * mechanism.clip / len(gradients) ** 0.5 * noise
+        mean: NDArray[np.float64] = (
+            clipped.mean(axis=0)
+            + sigma * mechanism.clip / len(gradients) ** 0.5 * noise
+        )
         return mean
 
     return estimate

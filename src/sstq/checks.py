@@ -58,7 +58,12 @@ class ArgumentError(ValueError):
 
 
 def check_argument(
-    name: str, value: Any, *, of: str | None = None, low: float | None = None, high: float | None = None
+    name: str,
+    value: Any,
+    *,
+    of: str | None = None,
+    low: float | None = None,
+    high: float | None = None,
 ) -> Any:
     """Return a common argument if it is within its range (that of entry `of`, if given), which callers may narrow.
 
@@ -76,25 +81,37 @@ def check_argument(
     return check_number(name, value, low, high, integer=integer)
 
 
-def check_arguments(values: Mapping[str, Any], narrowed: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
+def check_arguments(
+    values: Mapping[str, Any], narrowed: Mapping[str, tuple[float, float]]
+) -> dict[str, Any]:
     """Return those of the values that are common arguments and given; each must be within its range, or `narrowed`."""
     checked = {}
     for name, value in values.items():
         if name in RANGES and value is not None:
             low, high = narrowed.get(name, RANGES[name][:2])
-            checked[name] = check_number(name, value, low, high, integer=RANGES[name][2])
+            checked[name] = check_number(
+                name, value, low, high, integer=RANGES[name][2]
+            )
     return checked
 
 
-def check_number(name: str, value: Any, low: float, high: float, *, integer: bool = False) -> Any:
+def check_number(
+    name: str, value: Any, low: float, high: float, *, integer: bool = False
+) -> Any:
     """Return the value as an int or float in [low, high]; otherwise an ArgumentError with name, value and range."""
     kinds = (int, np.integer) if integer else (int, float, np.integer, np.floating)
-    kind, ends = ("an integer", f"[{int(low)}, {int(high)}]") if integer else ("a number", f"[{low:g}, {high:g}]")
+    kind, ends = (
+        ("an integer", f"[{int(low)}, {int(high)}]")
+        if integer
+        else ("a number", f"[{low:g}, {high:g}]")
+    )
     allowed = f"must be {kind} in {ends}"
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, kinds):
         raise ArgumentError(name, f"{allowed}, got {value!r}")
     # A Python integer is compared as it is: it may be too large for a float, or for printing.
-    number = value if isinstance(value, int) else int(value) if integer else float(value)
+    number = (
+        value if isinstance(value, int) else int(value) if integer else float(value)
+    )
     if not low <= number <= high:
         long = isinstance(number, int) and abs(number) >= 10**100
         too_large = name == "epsilon" and high <= _EPSILON_MAX < number
@@ -104,7 +121,9 @@ def check_number(name: str, value: Any, low: float, high: float, *, integer: boo
     return int(number) if integer else float(number)
 
 
-def check_integers(name: str, values: ArrayLike | None, count: int, limit: int) -> NDArray[np.integer]:
+def check_integers(
+    name: str, values: ArrayLike | None, count: int, limit: int
+) -> NDArray[np.integer]:
     """Return `count` integers below `limit`; otherwise an ArgumentError with the first that is none.
 
     Examples:
@@ -115,10 +134,16 @@ def check_integers(name: str, values: ArrayLike | None, count: int, limit: int) 
     """
     numbers: NDArray[Any] = np.atleast_1d(np.asarray(values))
     if numbers.shape != (count,) or (count and numbers.dtype.kind not in "iu"):
-        raise ArgumentError(name, f"must be {count} integers, got {numbers.dtype} of shape {numbers.shape}")
+        raise ArgumentError(
+            name,
+            f"must be {count} integers, got {numbers.dtype} of shape {numbers.shape}",
+        )
     wrong = np.flatnonzero((numbers < 0) | (numbers >= limit))
     if len(wrong):
-        raise ArgumentError(name, f"must be from 0 to {limit - 1}, got {numbers[wrong[0]]} at row {wrong[0]}")
+        raise ArgumentError(
+            name,
+            f"must be from 0 to {limit - 1}, got {numbers[wrong[0]]} at row {wrong[0]}",
+        )
     return numbers
 
 
@@ -126,7 +151,9 @@ def check_option(name: str, value: Any, allowed: Sequence[str]) -> str:
     """Return the value if it is one of the allowed words; otherwise an ArgumentError with name, value and words."""
     if value not in allowed:
         close = did_you_mean(value, allowed)
-        raise ArgumentError(name, f"must be {' or '.join(map(repr, allowed))}, got {value!r}{close}")
+        raise ArgumentError(
+            name, f"must be {' or '.join(map(repr, allowed))}, got {value!r}{close}"
+        )
     return str(value)
 
 

@@ -55,7 +55,9 @@ def log_interval(ratio: Fraction, digits: int = 30) -> tuple[Decimal, Decimal]:
         return Decimal(0), Decimal(0)
     top = Decimal(ratio.numerator)
     bottom = Decimal(ratio.denominator)
-    down, up = (Context(prec=_DIGITS, rounding=way) for way in (ROUND_FLOOR, ROUND_CEILING))
+    down, up = (
+        Context(prec=_DIGITS, rounding=way) for way in (ROUND_FLOOR, ROUND_CEILING)
+    )
     # ln is within half a unit of the last place, so one whole unit settles the direction.
     least = down.next_minus(down.ln(down.divide(top, bottom)))
     most = up.next_plus(up.ln(up.divide(top, bottom)))

@@ -41,15 +41,42 @@ from sstq.aggregation import (
 from sstq.aggregation.aggregator import Aggregator
 from sstq.aggregation.sparse_counts import sent_codes
 from sstq.array_types import Floats, Floats32, Ints, Words
-from sstq.checks import RANGES, ArgumentError, check_argument, check_number, check_option
+from sstq.checks import (
+    RANGES,
+    ArgumentError,
+    check_argument,
+    check_number,
+    check_option,
+)
 from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.frames.kashin import CERTIFIED_RESIDUAL, represent
-from sstq.frames.tight import FourierFrame, Frame, HadamardFrame, IdentityFrame, OrthogonalFrame
+from sstq.frames.tight import (
+    FourierFrame,
+    Frame,
+    HadamardFrame,
+    IdentityFrame,
+    OrthogonalFrame,
+)
 from sstq.inputs import Category, GroupedVectors, Input, LocalReport, Record, Vectors
 from sstq.kernels import count_passed, draw_around, hadamard_transform
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.base import SIGNS, Batch, Columns, Draw, ExpectedError, Mechanism, Rows, Unbiased
-from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinSolved, Recipe, solve_kashin
+from sstq.mechanisms.base import (
+    SIGNS,
+    Batch,
+    Columns,
+    Draw,
+    ExpectedError,
+    Mechanism,
+    Rows,
+    Unbiased,
+)
+from sstq.mechanisms.framed import (
+    FrameName,
+    KashinMechanism,
+    KashinSolved,
+    Recipe,
+    solve_kashin,
+)
 from sstq.mechanisms.registry import register
 from sstq.mechanisms.solved import Ranges, Solved, Values, Word, WordList, WordTable
 from sstq.mechanisms.sphere import mean_chi, random_directions
@@ -66,7 +93,13 @@ from sstq.randomness.secret import (
     open_interval,
     unit_interval,
 )
-from sstq.scalar.channels import Channel, FlatChannel, TableChannel, flat_channel, flat_channel_of_size
+from sstq.scalar.channels import (
+    Channel,
+    FlatChannel,
+    TableChannel,
+    flat_channel,
+    flat_channel_of_size,
+)
 from sstq.scalar.codebooks import interpolation, stochastic_round, uniform_codebook
 from sstq.scalar.laws import EitherLaw, Law
 

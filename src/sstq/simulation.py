@@ -60,12 +60,20 @@ class Simulation:
     @property
     def clip_note(self) -> str:
         """The clip, if there is one, in brackets."""
-        return f" (clip = {self.mechanism.clip:g})" if self.mechanism.input.has_clip else ""
+        return (
+            f" (clip = {self.mechanism.clip:g})"
+            if self.mechanism.input.has_clip
+            else ""
+        )
 
     def rows(self) -> list[tuple[str, float, float, float]]:
         """The name, the estimate, its standard error and the truth of each column."""
         names = self.estimate.names or tuple(map(str, range(len(self.truth))))
-        numbers = (self.estimate.value.tolist(), self.estimate.stderr.tolist(), self.truth.tolist())
+        numbers = (
+            self.estimate.value.tolist(),
+            self.estimate.stderr.tolist(),
+            self.truth.tolist(),
+        )
         return list(zip(names, *numbers, strict=True))
 
 
@@ -104,7 +112,9 @@ def simulate(
         table = table[list(bounds)]
     rows = np.asarray(as_vectors(table), dtype=np.float64)
     if rows.ndim != 2 or len(rows) < 2:
-        raise ValueError(f"X must have shape (n, d) with two or more rows, got {rows.shape}")
+        raise ValueError(
+            f"X must have shape (n, d) with two or more rows, got {rows.shape}"
+        )
     if "clients" in known and not options.keys() & {"frames", "clients"}:
         options["clients"] = len(rows)
     if "epsilon" in known:
@@ -115,7 +125,9 @@ def simulate(
     return _compared(built, built.input.read(rows), estimate)
 
 
-def simulate_people(mechanism: Mechanism, people: People, rng: RngLike = None) -> Simulation:
+def simulate_people(
+    mechanism: Mechanism, people: People, rng: RngLike = None
+) -> Simulation:
     """Encode the people in files with a mechanism of any kind, estimate, and compare with the truth.
 
     Args:
@@ -143,9 +155,17 @@ def _compared(mechanism: Mechanism, rows: Rows, estimate: Estimate) -> Simulatio
     """The estimate of these rows beside the truth; what nobody answered has no error."""
     held = mechanism.input
     truth = held.outward(held.truth(rows).mean(axis=0))
-    scale = 1.0 if mechanism.bounds is None else Bounds(mechanism.bounds, mechanism.clip).scale
+    scale = (
+        1.0
+        if mechanism.bounds is None
+        else Bounds(mechanism.bounds, mechanism.clip).scale
+    )
     some = rows[:: -(-len(rows) // _ROWS)]
     expected = mechanism.mean_error(some, 1)
-    predicted = float(np.sqrt(expected.bias2 + expected.variance * len(some) / len(rows)))
+    predicted = float(
+        np.sqrt(expected.bias2 + expected.variance * len(some) / len(rows))
+    )
     error = float(np.linalg.norm(np.nan_to_num(estimate.value - truth) / scale))
-    return Simulation(mechanism, estimate, truth, error, predicted, mechanism.message_bits)
+    return Simulation(
+        mechanism, estimate, truth, error, predicted, mechanism.message_bits
+    )

@@ -20,14 +20,18 @@ def histograms(densities):
         grown = defaultdict(Fraction)
         for counts, mass in result.items():
             for message, chance in enumerate(density):
-                grown[(*counts[:message], counts[message] + 1, *counts[message + 1 :])] += mass * chance
+                grown[
+                    (*counts[:message], counts[message] + 1, *counts[message + 1 :])
+                ] += mass * chance
         result = grown
     return result
 
 
 def hockey_stick(first, second, scale):
     """sup P − scale·Q, for two dictionaries."""
-    return sum(max(Fraction(0), first[key] - scale * second.get(key, 0)) for key in first)
+    return sum(
+        max(Fraction(0), first[key] - scale * second.get(key, 0)) for key in first
+    )
 
 
 def product(first, second):
@@ -39,7 +43,9 @@ def product(first, second):
 def two_level(size, members, ratio):
     """The density of a two-level draw: candidates in `members` are `ratio` times as likely as others."""
     other = 1 / (len(members) * ratio + size - len(members))
-    return [other * ratio if candidate in members else other for candidate in range(size)]
+    return [
+        other * ratio if candidate in members else other for candidate in range(size)
+    ]
 
 
 def claimed(ratio, inside, clients, scale):
@@ -59,10 +65,17 @@ def claimed(ratio, inside, clients, scale):
 def _excess(c, rest, ratio, scale):
     """E(rest·(1 − t) + (E − t)·a + (1 − tE)·(c − a))⁺ for a ~ Bin(c, 1/2), by two tails of a."""
     # Positive from the least integer a above (c·(tE − 1) + rest·(t − 1))/((E − 1)(t + 1)) on.
-    least = np.floor((c * (scale * ratio - 1) + rest * (scale - 1)) / ((ratio - 1) * (scale + 1))) + 1
+    least = (
+        np.floor(
+            (c * (scale * ratio - 1) + rest * (scale - 1)) / ((ratio - 1) * (scale + 1))
+        )
+        + 1
+    )
     mean = c / 2 * binom.sf(least - 2, np.maximum(c - 1, 0), 0.5)  # E[a; a ≥ least]
     fixed = rest * (1 - scale) + (1 - scale * ratio) * c
-    return np.maximum((ratio - 1) * (1 + scale) * mean + fixed * binom.sf(least - 1, c, 0.5), 0.0)
+    return np.maximum(
+        (ratio - 1) * (1 + scale) * mean + fixed * binom.sf(least - 1, c, 0.5), 0.0
+    )
 
 
 def attained_delta(epsilon, share, clients, total):
@@ -73,9 +86,16 @@ def attained_delta(epsilon, share, clients, total):
     ratio, scale = math.exp(epsilon), math.exp(total)
     inside = share / (share * ratio + 1 - share)
     mean, reach = 2 * inside * clients, 12 * math.sqrt(2 * inside * clients) + 60
-    c = np.arange(max(0, math.floor(mean - reach)), min(clients, math.ceil(mean + reach)) + 1)
+    c = np.arange(
+        max(0, math.floor(mean - reach)), min(clients, math.ceil(mean + reach)) + 1
+    )
     rest = (clients - c) * max(0.0, 1 - inside * (ratio + 1)) / (1 - 2 * inside)
-    return float(np.sum(binom.pmf(c, clients, 2 * inside) * _excess(c, rest, ratio, scale))) / clients
+    return (
+        float(
+            np.sum(binom.pmf(c, clients, 2 * inside) * _excess(c, rest, ratio, scale))
+        )
+        / clients
+    )
 
 
 def clones_delta(epsilon, clients, total):
@@ -86,11 +106,18 @@ def clones_delta(epsilon, clients, total):
     """
     others, chance = clients - 1, 2 / (math.exp(epsilon) + 1)
     reach = 12 * math.sqrt(others * chance) + 60
-    c = np.arange(max(0, int(others * chance - reach)), min(others, int(others * chance + reach)) + 1)
+    c = np.arange(
+        max(0, int(others * chance - reach)),
+        min(others, int(others * chance + reach)) + 1,
+    )
     # Of c + 1 messages, P/Q = (e^ε₀·a + b)/(a + e^ε₀·b) exceeds e^ε where b is less than this share of them.
     share = math.expm1(total - epsilon) / (math.expm1(-epsilon) * (math.exp(total) + 1))
     most = np.ceil((c + 1) * share) - 1
-    gain = -math.expm1(total - epsilon) / (1 + math.exp(-epsilon)) * binom.pmf(most, c, 0.5)
+    gain = (
+        -math.expm1(total - epsilon)
+        / (1 + math.exp(-epsilon))
+        * binom.pmf(most, c, 0.5)
+    )
     loss = math.expm1(total) * binom.cdf(most - 1, c, 0.5)
     return float(np.sum(binom.pmf(c, others, chance) * np.maximum(gain - loss, 0.0)))
 
@@ -101,12 +128,16 @@ def claimed_delta(epsilon, share, clients, total):
     inside = share / (share * ratio + 1 - share)
     mean, reach = 2 * inside * clients, 12 * math.sqrt(2 * inside * clients) + 60
     chance, result = (1 - inside * (ratio + 1)) / (1 - 2 * inside), 0.0
-    for c in range(max(0, math.floor(mean - reach)), min(clients, math.ceil(mean + reach)) + 1):
+    for c in range(
+        max(0, math.floor(mean - reach)), min(clients, math.ceil(mean + reach)) + 1
+    ):
         rest = np.arange(clients - c + 1)
         weights = binom.pmf(rest, clients - c, chance)
         likely = weights > 0
         excess = _excess(np.full(likely.sum(), c), rest[likely], ratio, scale)
-        result += binom.pmf(c, clients, 2 * inside) * float(np.sum(weights[likely] * excess))
+        result += binom.pmf(c, clients, 2 * inside) * float(
+            np.sum(weights[likely] * excess)
+        )
     return result / clients
 
 
@@ -127,4 +158,8 @@ def two_level_shuffled_epsilon(epsilon, share, clients, delta, messages=1):
 
 def optimal_delta(epsilon, rounds, total):
     """The least δ of T rounds of ε-LDP at a total ε, by the sum that `compose` inverts."""
-    return 0.0 if rounds * Fraction(epsilon) <= Fraction(total) else _walk(epsilon, rounds).delta(total)
+    return (
+        0.0
+        if rounds * Fraction(epsilon) <= Fraction(total)
+        else _walk(epsilon, rounds).delta(total)
+    )

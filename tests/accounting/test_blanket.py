@@ -37,7 +37,11 @@ def bound(blanket, clients, total, slots=1):
 def random_draw(generator):
     """Size, number inside and ratio."""
     size = int(generator.integers(2, 5))
-    return size, int(generator.integers(1, size)), Fraction(int(generator.integers(11, 120)), 10)
+    return (
+        size,
+        int(generator.integers(1, size)),
+        Fraction(int(generator.integers(11, 120)), 10),
+    )
 
 
 @pytest.mark.parametrize("clients", [2, 3, pytest.param(4, marks=pytest.mark.soak)])
@@ -46,7 +50,10 @@ def test_no_data_set_of_a_small_crowd_exceeds_the_bound(seed, clients):
     generator = np.random.default_rng(seed)
     for _ in range(3):
         size, inside, ratio = random_draw(generator)
-        densities = [two_level(size, members, ratio) for members in itertools.combinations(range(size), inside)]
+        densities = [
+            two_level(size, members, ratio)
+            for members in itertools.combinations(range(size), inside)
+        ]
         blanket = Blanket.exact(ratio, 1 - size * min(densities[0]))
         totals = [generator.uniform(0, 1) * math.log(ratio) for _ in range(3)]
         bounds = [bound(blanket, clients, total) for total in totals]
@@ -55,7 +62,10 @@ def test_no_data_set_of_a_small_crowd_exceeds_the_bound(seed, clients):
             worlds = [histograms([density, *others]) for density in densities]
             for first, second in itertools.permutations(worlds, 2):
                 for place, total in enumerate(totals):
-                    worst[place] = max(worst[place], hockey_stick(first, second, Fraction(math.exp(total))))
+                    worst[place] = max(
+                        worst[place],
+                        hockey_stick(first, second, Fraction(math.exp(total))),
+                    )
         for value, most in zip(worst, bounds, strict=True):
             assert value <= most
 
@@ -64,13 +74,24 @@ def test_two_slots_of_a_small_crowd_stay_within_the_composed_bound(seed):
     generator = np.random.default_rng(seed)
     for clients in (2, 3):
         size, inside, ratio = 3, 1, Fraction(int(generator.integers(15, 90)), 10)
-        densities = [two_level(size, members, ratio) for members in itertools.combinations(range(size), inside)]
+        densities = [
+            two_level(size, members, ratio)
+            for members in itertools.combinations(range(size), inside)
+        ]
         blanket = Blanket.exact(ratio, 1 - size * min(densities[0]))
         for total in (0.0, generator.uniform(0, 2) * math.log(ratio)):
             most = bound(blanket, clients, total, slots=2)
-            for others in itertools.combinations_with_replacement(densities, clients - 1):
-                first, second = (histograms([density, *others]) for density in densities[:2])
-                value = hockey_stick(product(first, first), product(second, second), Fraction(math.exp(total)))
+            for others in itertools.combinations_with_replacement(
+                densities, clients - 1
+            ):
+                first, second = (
+                    histograms([density, *others]) for density in densities[:2]
+                )
+                value = hockey_stick(
+                    product(first, first),
+                    product(second, second),
+                    Fraction(math.exp(total)),
+                )
                 assert value <= most
 
 
@@ -83,13 +104,21 @@ def test_the_bound_is_the_claim_in_small_crowds(ratio, part, clients):
     blanket = Blanket(float(ratio), float(inside))
     for share in (0.1, 0.5, 0.8):
         total = share * math.log(ratio)
-        exact = float(claimed(Fraction(blanket.ratio), inside, clients, Fraction(math.exp(total))))
-        assert exact * (1 - 1e-9) <= bound(blanket, clients, total) <= exact * 1.01 + 1e-10
+        exact = float(
+            claimed(Fraction(blanket.ratio), inside, clients, Fraction(math.exp(total)))
+        )
+        assert (
+            exact * (1 - 1e-9) <= bound(blanket, clients, total) <= exact * 1.01 + 1e-10
+        )
 
 
 @pytest.mark.parametrize(
     ("ratio", "part"),
-    [(Fraction(11, 10), Fraction(1)), (Fraction(11, 10), Fraction(1, 4)), (Fraction(4), Fraction(1, 2))],
+    [
+        (Fraction(11, 10), Fraction(1)),
+        (Fraction(11, 10), Fraction(1, 4)),
+        (Fraction(4), Fraction(1, 2)),
+    ],
 )
 def test_wide_groups_and_cells_err_on_the_safe_side(monkeypatch, ratio, part):
     """Groups and cells so wide that small crowds, which are enumerated, have several numbers in each."""
@@ -98,7 +127,12 @@ def test_wide_groups_and_cells_err_on_the_safe_side(monkeypatch, ratio, part):
     blanket = Blanket(float(ratio), float(part / (ratio + 1)))
     for share in (0.0, 0.2, 0.5, 0.8):
         total = share * math.log(ratio)
-        exact = claimed(Fraction(blanket.ratio), Fraction(blanket.inside), 20, Fraction(math.exp(total)))
+        exact = claimed(
+            Fraction(blanket.ratio),
+            Fraction(blanket.inside),
+            20,
+            Fraction(math.exp(total)),
+        )
         assert exact <= bound(blanket, 20, total)
 
 
@@ -110,20 +144,36 @@ def test_what_is_left_out_counts_as_infinite(ratio, inside):
     clones = range(1, clients + 1)
     likely = [binomial_mass(clients - 1, 2 * inside, count - 1) for count in clones]
     low, high = bernstein(clients - 1, 2 * inside, tail)
-    lost = sum(mass for count, mass in zip(clones, likely, strict=True) if not low <= count - 1 <= high)
+    lost = sum(
+        mass
+        for count, mass in zip(clones, likely, strict=True)
+        if not low <= count - 1 <= high
+    )
     expected = inside * (ratio + 1) * lost
     chance = blanket.elsewhere / (1 - 2 * inside)
     for count, mass in zip(clones, likely, strict=True):
         if low <= count - 1 <= high:
             rest = clients - count
-            missed = sum(binomial_mass(rest, chance, r) for r in range(int(bernstein(rest, chance, tail)[0])))
-            expected += 2 * inside * mass * (missed * (ratio + 1) / 2 + tail * (rest * chance / count + ratio))
+            missed = sum(
+                binomial_mass(rest, chance, r)
+                for r in range(int(bernstein(rest, chance, tail)[0]))
+            )
+            expected += (
+                2
+                * inside
+                * mass
+                * (missed * (ratio + 1) / 2 + tail * (rest * chance / count + ratio))
+            )
     assert lost > 0.005
     assert blanket.losses(clients, tail).infinite == pytest.approx(expected, rel=1e-3)
 
 
 def binomial_mass(trials, chance, successes):
-    return math.comb(trials, successes) * chance**successes * (1 - chance) ** (trials - successes)
+    return (
+        math.comb(trials, successes)
+        * chance**successes
+        * (1 - chance) ** (trials - successes)
+    )
 
 
 def bernstein(trials, chance, tail):
@@ -142,15 +192,23 @@ def test_groups_and_cells_cost_little(epsilon, share, delta):
     assert claimed_delta(epsilon, share, clients, total / 1.003) > delta
 
 
-@pytest.mark.parametrize("clients", [10**3, pytest.param(10**7, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "clients", [10**3, pytest.param(10**7, marks=pytest.mark.soak)]
+)
 @pytest.mark.parametrize("epsilon", [0.1, 10.0])
 @pytest.mark.parametrize("inside", [512, 1])
 @pytest.mark.parametrize("delta", [1e-4, 1e-12])
-def test_between_what_is_attained_and_the_bound_for_every_mechanism(clients, epsilon, inside, delta):
+def test_between_what_is_attained_and_the_bound_for_every_mechanism(
+    clients, epsilon, inside, delta
+):
     """`inside` is of 1024; 480 more points are in `python -m benchmarks shuffling`."""
     mechanism = sstq.FrameUnit(4, epsilon, frame_size=512, inside=inside)
-    by_law, generic = (shuffled_epsilon(message, clients, delta) for message in (mechanism, epsilon))
-    assert attained_delta(mechanism.privacy_loss(), inside / 1024, clients, by_law) <= delta * (1 + 1e-9)
+    by_law, generic = (
+        shuffled_epsilon(message, clients, delta) for message in (mechanism, epsilon)
+    )
+    assert attained_delta(
+        mechanism.privacy_loss(), inside / 1024, clients, by_law
+    ) <= delta * (1 + 1e-9)
     # By the law alone it is so but for the width of groups and cells.
     assert by_law <= generic * 1.003
     assert generic <= epsilon
@@ -158,16 +216,27 @@ def test_between_what_is_attained_and_the_bound_for_every_mechanism(clients, eps
 
 @pytest.mark.parametrize(
     ("epsilon", "share", "clients"),
-    [(7.527, 0.002, 59_000), (8.006, 0.0015, 100_000), (3.693, 0.05, 1000), (5.9, 0.01, 10_000), (3.2, 0.5, 1000)],
+    [
+        (7.527, 0.002, 59_000),
+        (8.006, 0.0015, 100_000),
+        (3.693, 0.05, 1000),
+        (5.9, 0.01, 10_000),
+        (3.2, 0.5, 1000),
+    ],
 )
-def test_at_one_and_a_millionth_the_bound_is_within_half_a_percent_of_the_attained_value(epsilon, share, clients):
+def test_at_one_and_a_millionth_the_bound_is_within_half_a_percent_of_the_attained_value(
+    epsilon, share, clients
+):
     total = two_level_shuffled_epsilon(epsilon, share, clients, 1e-6)
     assert attained_delta(epsilon, share, clients, total) <= 1e-6
     assert attained_delta(epsilon, share, clients, total / 1.005) > 1e-6
     assert 0.9 < total < 1.1
 
 
-@pytest.mark.parametrize(("trials", "inside", "ratio"), [(40, 0.01, 3.0), (900, 0.05, 8.0), (50_000, 1e-4, 2000.0)])
+@pytest.mark.parametrize(
+    ("trials", "inside", "ratio"),
+    [(40, 0.01, 3.0), (900, 0.05, 8.0), (50_000, 1e-4, 2000.0)],
+)
 def test_weights_of_the_cells_ends_have_their_digits(trials, inside, ratio):
     """Against mpmath: below the mean relatively, above it absolutely."""
     blanket, clones = Blanket(ratio, inside), np.array([7])
@@ -179,10 +248,18 @@ def test_weights_of_the_cells_ends_have_their_digits(trials, inside, ratio):
         for place, node in enumerate(nodes[1:-1], 1):
             hat = mpmath.mpf(0)
             for r in range(max(0, node - width + 1), min(trials, node + width - 1) + 1):
-                mass = mpmath.binomial(trials, r) * mpmath.mpf(chance) ** r * (1 - mpmath.mpf(chance)) ** (trials - r)
+                mass = (
+                    mpmath.binomial(trials, r)
+                    * mpmath.mpf(chance) ** r
+                    * (1 - mpmath.mpf(chance)) ** (trials - r)
+                )
                 hat += mass * (width - abs(r - int(node))) / width
             error = float(weights[0, place] - hat)
-            assert abs(error) <= 1e-8 * float(hat) if node < trials * chance else 0 <= error <= 1.1e-9
+            assert (
+                abs(error) <= 1e-8 * float(hat)
+                if node < trials * chance
+                else 0 <= error <= 1.1e-9
+            )
 
 
 # Laws
@@ -191,10 +268,12 @@ def test_weights_of_the_cells_ends_have_their_digits(trials, inside, ratio):
 def test_the_numbers_of_every_kind_of_law():
     flat = Law("flat", 4, [(TOTAL - 3 * 2**59, 2**59)])  # 5/8 and 1/8
     assert Blanket.of_law(flat) == Blanket(5.0, 0.125)  # γ = 4/8, α = (1 − γ)/(E − 1)
-    half = Law("half-space", 5, [(TOTAL - 2**59, 2**59)])  # 7/8 and 1/8: as bad as can be
+    # 7/8 and 1/8: as bad as can be
+    half = Law("half-space", 5, [(TOTAL - 2**59, 2**59)])
     assert Blanket.of_law(half) == Blanket(7.0, 0.125)
     rows = [[TOTAL // 2, TOTAL // 4, TOTAL // 4], [TOTAL // 4, TOTAL // 2, TOTAL // 4]]
-    assert Blanket.of_law(Law("table", len(rows), rows)) == Blanket(2.0, 0.25)  # all share 3/4
+    # all share 3/4
+    assert Blanket.of_law(Law("table", len(rows), rows)) == Blanket(2.0, 0.25)
     # Two of eight inside: 1/4 each, and 1/12 each of the others; γ = 2/3, α = (1 − γ)/(3 − 1)
     draw = Law("two-level", 8, [(2, TOTAL // 2)])
     assert Blanket.of_law(draw).ratio == pytest.approx(3, rel=1e-15)
@@ -203,27 +282,43 @@ def test_the_numbers_of_every_kind_of_law():
     coin = Law("two-level", 2, [(1, 3 * (TOTAL // 4))])
     mixed = Blanket.of_law(EitherLaw([draw, coin], [Fraction(1, 2), Fraction(1, 2)]))
     assert mixed.inside == pytest.approx((1 - 7 / 12) / 2, rel=1e-8)
-    assert Blanket.of_law(EitherLaw([draw, coin])).inside == pytest.approx(0.25, rel=1e-15)
+    assert Blanket.of_law(EitherLaw([draw, coin])).inside == pytest.approx(
+        0.25, rel=1e-15
+    )
 
 
-@pytest.mark.parametrize("ratio", [Fraction(7, 3), Fraction(10**20 + 1, 10**19), Fraction(math.nextafter(5.0, 6.0))])
-@pytest.mark.parametrize("apart", [Fraction(1, 5), Fraction(1, 7), Fraction(10**17 - 1, 10**18)])
+@pytest.mark.parametrize(
+    "ratio",
+    [Fraction(7, 3), Fraction(10**20 + 1, 10**19), Fraction(math.nextafter(5.0, 6.0))],
+)
+@pytest.mark.parametrize(
+    "apart", [Fraction(1, 5), Fraction(1, 7), Fraction(10**17 - 1, 10**18)]
+)
 def test_both_numbers_of_a_blanket_are_rounded_up(ratio, apart):
     blanket = Blanket.exact(ratio, apart)
     assert Fraction(math.nextafter(blanket.ratio, 0)) < ratio <= Fraction(blanket.ratio)
-    assert Fraction(math.nextafter(blanket.inside, 0)) < apart / (ratio - 1) <= Fraction(blanket.inside)
+    assert (
+        Fraction(math.nextafter(blanket.inside, 0))
+        < apart / (ratio - 1)
+        <= Fraction(blanket.inside)
+    )
 
 
 @given(st.fractions(min_value=1, max_value=1000))
 def test_both_inside_sets_fit_into_what_all_share(ratio):
     blanket = Blanket.exact(ratio, Fraction(1))
-    assert 0 <= 1 - Fraction(blanket.inside) * (Fraction(blanket.ratio) + 1) < Fraction(1, 2**50)
+    assert (
+        0
+        <= 1 - Fraction(blanket.inside) * (Fraction(blanket.ratio) + 1)
+        < Fraction(1, 2**50)
+    )
 
 
 def test_frames_cost_a_margin_for_how_they_are_drawn():
     draw = Law("two-level", 8, [(2, TOTAL // 2)])
     mixed = Blanket.of_law(EitherLaw([draw, draw], [Fraction(1, 2), Fraction(1, 2)]))
-    margin = Fraction(mixed.inside) - Fraction(Blanket.of_law(draw).inside)  # (1 − γ)/(E − 1) at E = 3
+    # (1 − γ)/(E − 1) at E = 3
+    margin = Fraction(mixed.inside) - Fraction(Blanket.of_law(draw).inside)
     assert Fraction(1, 2**32) <= margin <= Fraction(1, 2**32) + Fraction(1, 2**50)
 
 
@@ -249,19 +344,32 @@ def test_every_exact_mechanism_has_a_number_of_its_own(mechanism):
 
 
 def test_people_who_send_their_group_only_are_counted_by_their_share():
-    with_shares = sstq.GroupUnit(dim=8, epsilon=6.0, groups=10, blocks=5, frames=64, share_people=0.1)
+    with_shares = sstq.GroupUnit(
+        dim=8, epsilon=6.0, groups=10, blocks=5, frames=64, share_people=0.1
+    )
     law = with_shares.law()
     assert isinstance(law, EitherLaw)
     assert float(law.shares[1]) == pytest.approx(0.1, abs=0.05)
     parts = [Blanket.of_law(part).inside for part in law.parts]
-    assert parts[0] < Blanket.of_law(law).inside < Blanket.of_law(EitherLaw(law.parts)).inside <= parts[1] * (1 + 1e-12)
+    assert (
+        parts[0]
+        < Blanket.of_law(law).inside
+        < Blanket.of_law(EitherLaw(law.parts)).inside
+        <= parts[1] * (1 + 1e-12)
+    )
 
 
 @pytest.mark.parametrize(
     ("mechanism", "message"),
     [
-        (sstq.PrivUnit(4, 1.0), "discrete law, but privunit sends continuous values; pass its epsilon, 1.0"),
-        (TurboQuant(4), "must be locally private, got turboquant; choose another, such as frameunit"),
+        (
+            sstq.PrivUnit(4, 1.0),
+            "discrete law, but privunit sends continuous values; pass its epsilon, 1.0",
+        ),
+        (
+            TurboQuant(4),
+            "must be locally private, got turboquant; choose another, such as frameunit",
+        ),
     ],
 )
 def test_no_number_without_a_shuffled_law(mechanism, message):

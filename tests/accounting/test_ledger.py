@@ -19,7 +19,15 @@ from hypothesis import strategies as st
 
 import sstq
 from paper.baselines import CSGM, Clean
-from sstq.accounting import BudgetExhausted, Ledger, LedgerDamaged, LedgerError, RoundAlreadySpent, ledger_price, price
+from sstq.accounting import (
+    BudgetExhausted,
+    Ledger,
+    LedgerDamaged,
+    LedgerError,
+    RoundAlreadySpent,
+    ledger_price,
+    price,
+)
 from sstq.accounting.ledger import check_local
 from tests.patience import PATIENCE
 
@@ -42,7 +50,10 @@ def test_spending_adds_up(path):
     entry = ledger.spend(0.75, "a")
     ledger.spend(1, 2)
     assert (ledger.spent, ledger.remaining) == (1.75, 0.25)
-    assert [(e.round_id, e.epsilon) for e in ledger.entries] == [("a", 0.75), ("2", 1.0)]
+    assert [(e.round_id, e.epsilon) for e in ledger.entries] == [
+        ("a", 0.75),
+        ("2", 1.0),
+    ]
     assert ledger.entries[0] == entry
     assert ledger.path == path
 
@@ -51,7 +62,10 @@ def test_overspending_is_refused_and_changes_nothing(path):
     ledger = Ledger(path, epsilon=2.0)
     ledger.spend(1.5, "a")
     before = path.read_bytes()
-    with pytest.raises(BudgetExhausted, match=r"epsilon = 0.75 is more than is left: 0.5 of 2.0 \(1.5 is spent\)"):
+    with pytest.raises(
+        BudgetExhausted,
+        match=r"epsilon = 0.75 is more than is left: 0.5 of 2.0 \(1.5 is spent\)",
+    ):
         ledger.spend(0.75, "b")
     assert path.read_bytes() == before
     ledger.spend(0.5, "b")  # smaller rounds go on
@@ -71,7 +85,9 @@ def test_a_round_can_be_spent_once(path):
 
 def test_the_cap_of_a_round(path):
     ledger = Ledger(path, epsilon=2.0, round_cap=0.5)
-    with pytest.raises(BudgetExhausted, match=r"epsilon must be at most round_cap = 0.5, got 0.6"):
+    with pytest.raises(
+        BudgetExhausted, match=r"epsilon must be at most round_cap = 0.5, got 0.6"
+    ):
         ledger.spend(0.6, "a")
     assert ledger.entries == ()
     assert ledger.rounds_left(0.6) == 0
@@ -85,8 +101,14 @@ def test_the_sum_is_that_of_the_doubles_and_not_a_sum_in_doubles(path):
     for name in range(9):
         ledger.spend(0.1, name)
         spent, left = (name + 1) * Fraction(0.1), 1 - (name + 1) * Fraction(0.1)
-        assert Fraction(math.nextafter(ledger.spent, 0)) < spent <= Fraction(ledger.spent)
-        assert Fraction(ledger.remaining) <= left < Fraction(math.nextafter(ledger.remaining, 1))
+        assert (
+            Fraction(math.nextafter(ledger.spent, 0)) < spent <= Fraction(ledger.spent)
+        )
+        assert (
+            Fraction(ledger.remaining)
+            <= left
+            < Fraction(math.nextafter(ledger.remaining, 1))
+        )
     assert ledger.rounds_left(0.1) == 0
     with pytest.raises(BudgetExhausted):
         ledger.spend(0.1, "the tenth")
@@ -112,8 +134,14 @@ def test_the_sum_never_drifts_over_the_total(tmp_path_factory, epsilons, total):
 @pytest.mark.parametrize(
     ("epsilon", "round_id", "message"),
     [
-        *((epsilon, "a", "epsilon must be a number") for epsilon in (0.0, math.nan, True, "1")),
-        *((0.5, name, "round_id must be an integer or 1 to 256 characters") for name in ("", "x" * 257, None, True)),
+        *(
+            (epsilon, "a", "epsilon must be a number")
+            for epsilon in (0.0, math.nan, True, "1")
+        ),
+        *(
+            (0.5, name, "round_id must be an integer or 1 to 256 characters")
+            for name in ("", "x" * 257, None, True)
+        ),
     ],
 )
 def test_bad_rounds_are_refused(path, epsilon, round_id, message):
@@ -140,7 +168,9 @@ def test_a_ledger_is_opened_with_its_own_terms(path):
     assert len(Ledger(path, epsilon=2, round_cap=1).entries) == 2
 
 
-@pytest.mark.parametrize("terms", [{"epsilon": 3.0}, {"epsilon": 2.0, "round_cap": 1.0}])
+@pytest.mark.parametrize(
+    "terms", [{"epsilon": 3.0}, {"epsilon": 2.0, "round_cap": 1.0}]
+)
 def test_other_terms_are_refused(path, terms):
     Ledger(path, epsilon=2.0)
     before = path.read_bytes()
@@ -200,9 +230,16 @@ def test_every_truncation_and_every_flipped_byte_is_noticed(path):
     ledger.spend(0.25, "b")
     data = path.read_bytes()
     damaged = [data[:length] for length in range(len(data))]
-    damaged += [data[:i] + bytes([data[i] ^ 1]) + data[i + 1 :] for i in range(len(data))]
+    damaged += [
+        data[:i] + bytes([data[i] ^ 1]) + data[i + 1 :] for i in range(len(data))
+    ]
     lines = data.splitlines(keepends=True)
-    damaged += [b"".join(lines[:-2] + lines[-1:]), b"".join([lines[0], lines[-1]]), data + b"\n", data + data]
+    damaged += [
+        b"".join(lines[:-2] + lines[-1:]),
+        b"".join([lines[0], lines[-1]]),
+        data + b"\n",
+        data + data,
+    ]
     for content in damaged:
         path.write_bytes(content)
         with pytest.raises(LedgerDamaged):
@@ -221,7 +258,9 @@ def test_every_truncation_and_every_flipped_byte_is_noticed(path):
     assert path.read_bytes() == data[:-5]
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff" * 100, b'{"format": "sstq-mechanism"}\n'])
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff" * 100, b'{"format": "sstq-mechanism"}\n']
+)
 def test_a_foreign_file_is_refused_and_left_alone(path, content):
     path.write_bytes(content)
     with pytest.raises(LedgerDamaged, match="not a ledger" if content else "empty"):
@@ -265,7 +304,9 @@ def test_a_lost_ledger_is_not_a_fresh_budget(path):
     ledger = Ledger(path, epsilon=2.0)
     ledger.spend(0.5, "a")
     path.unlink()
-    with pytest.raises(LedgerDamaged, match=r"missing, although client.ledger.lock exists"):
+    with pytest.raises(
+        LedgerDamaged, match=r"missing, although client.ledger.lock exists"
+    ):
         Ledger(path, epsilon=2.0)
     with pytest.raises(LedgerDamaged, match="missing"):
         ledger.spend(0.5, "b")
@@ -284,13 +325,22 @@ def test_a_lost_lock_is_made_again(path):
 def test_a_full_disk_spends_nothing(path, monkeypatch):
     ledger = Ledger(path, epsilon=2.0)
     before = path.read_bytes()
-    monkeypatch.setattr(os, "fsync", lambda descriptor: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr(
+        os,
+        "fsync",
+        lambda descriptor: (_ for _ in ()).throw(
+            OSError(28, "No space left on device")
+        ),
+    )
     with pytest.raises(OSError, match="No space left"):
         ledger.spend(0.5, "a")
     monkeypatch.undo()
     assert path.read_bytes() == before
     ledger.spend(0.5, "a")
-    assert sorted(item.name for item in path.parent.iterdir()) == ["client.ledger", "client.ledger.lock"]
+    assert sorted(item.name for item in path.parent.iterdir()) == [
+        "client.ledger",
+        "client.ledger.lock",
+    ]
 
 
 def test_an_expense_is_on_the_disk_before_spend_returns(path, monkeypatch):
@@ -316,7 +366,13 @@ def test_that_there_was_a_ledger_is_on_the_disk_before_it_opens(path, monkeypatc
     """The lock's mark, by which a lost ledger is told from a new one, is synced as well."""
     synced = []
     fsync = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino) or fsync(descriptor))
+    monkeypatch.setattr(
+        os,
+        "fsync",
+        lambda descriptor: (
+            synced.append(os.fstat(descriptor).st_ino) or fsync(descriptor)
+        ),
+    )
     Ledger(path, epsilon=2.0)
     assert lock_of(path).stat().st_ino in synced
     assert lock_of(path).read_bytes()
@@ -405,11 +461,15 @@ assert os.waitpid(child, 0)[1] == 0
 @pytest.mark.parametrize("mode", ["child waits", "child spends", "parent is killed"])
 def test_a_forked_child_does_not_hold_the_lock(path, mode):
     command = [sys.executable, "-W", "ignore", "-c", FORKER, str(path), mode]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     try:
         if mode == "parent is killed":
             assert process.wait(PATIENCE) == -signal.SIGKILL
-            thread = threading.Thread(target=Ledger(path).spend, args=(1.0, "other"), daemon=True)
+            thread = threading.Thread(
+                target=Ledger(path).spend, args=(1.0, "other"), daemon=True
+            )
             thread.start()
             thread.join(PATIENCE)
             assert not thread.is_alive()
@@ -419,8 +479,13 @@ def test_a_forked_child_does_not_hold_the_lock(path, mode):
         process.stdin.close()
         process.stdout.close()
     process.wait(PATIENCE)
-    expected = {"child waits": {"parent", "again"}, "child spends": {"parent", "again", "child"}}
-    assert {entry.round_id for entry in Ledger(path).entries} == expected.get(mode, {"other"})
+    expected = {
+        "child waits": {"parent", "again"},
+        "child spends": {"parent", "again", "child"},
+    }
+    assert {entry.round_id for entry in Ledger(path).entries} == expected.get(
+        mode, {"other"}
+    )
 
 
 # Killed
@@ -488,7 +553,9 @@ print(killed, len(os.listdir(os.path.dirname(path))))
 @pytest.mark.slow
 def test_kill_minus_nine_at_any_point(path):
     command = [sys.executable, "-W", "ignore", "-c", KILLER, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     assert done.returncode == 0, done.stderr
     killed, files = map(int, done.stdout.split())
     assert killed >= 30
@@ -508,14 +575,25 @@ def test_the_price_is_what_was_agreed_or_more():
         assert price(sstq.mechanism(name, dim=6, epsilon=2.0)) == 2.0
     assert price(LEAKING) == ledger_price(LEAKING) == 2.5
     for messages in range(2, 30):
-        whole = price(SimpleNamespace(epsilon=0.1, messages=messages, privacy_loss=lambda: 0.1))
-        assert Fraction(math.nextafter(whole, 0)) < messages * Fraction(0.1) <= Fraction(whole)
+        whole = price(
+            SimpleNamespace(epsilon=0.1, messages=messages, privacy_loss=lambda: 0.1)
+        )
+        assert (
+            Fraction(math.nextafter(whole, 0))
+            < messages * Fraction(0.1)
+            <= Fraction(whole)
+        )
     assert price(Clean(dim=6)) == float("inf")
 
 
-@pytest.mark.parametrize("mechanism", [Clean(dim=6), CSGM(dim=6, epsilon=1.0, clients=10)])
+@pytest.mark.parametrize(
+    "mechanism", [Clean(dim=6), CSGM(dim=6, epsilon=1.0, clients=10)]
+)
 def test_what_is_not_locally_private_is_refused(mechanism):
-    with pytest.raises(ValueError, match=f"must be locally private, got {mechanism.name}; choose another"):
+    with pytest.raises(
+        ValueError,
+        match=f"must be locally private, got {mechanism.name}; choose another",
+    ):
         check_local(mechanism)
     assert check_local(sstq.FrameUnit(6, 1.0)).epsilon == 1.0
 
@@ -524,5 +602,8 @@ def test_what_is_not_locally_private_is_refused(mechanism):
 def test_a_delta_has_a_price_but_no_ledger(name):
     mechanism = sstq.mechanism(name, dim=6, epsilon=1.0, clients=10, delta=1e-3)
     assert price(mechanism) == 1.0
-    with pytest.raises(ValueError, match=rf"pure ε, but mechanism '{name}' is \(ε, δ\)-private with delta = 0.001"):
+    with pytest.raises(
+        ValueError,
+        match=rf"pure ε, but mechanism '{name}' is \(ε, δ\)-private with delta = 0.001",
+    ):
         ledger_price(mechanism)

@@ -15,7 +15,9 @@ STEP = 2.0**-6
 
 def response(epsilon, step=STEP):
     """Randomized response: the loss is ±ε."""
-    return Losses.symmetric(np.array([epsilon]), np.array([1 / (1 + math.exp(-epsilon))]), 0.0, step)
+    return Losses.symmetric(
+        np.array([epsilon]), np.array([1 / (1 + math.exp(-epsilon))]), 0.0, step
+    )
 
 
 def exact_delta(pairs, total):
@@ -39,7 +41,8 @@ def test_randomized_response_composes_as_the_theorem_says(count, delta):
     assert exact <= delta * (1 + 1e-9)
     if 1e-6 < total < count * epsilon * (1 - 1e-9):
         assert optimal_delta(epsilon, count, total / 1.0005) > delta
-    for share in (0.0, 0.1, 0.5, 0.9):  # it holds far from the δ that it is sharp for, too
+    # it holds far from the δ that it is sharp for, too
+    for share in (0.0, 0.1, 0.5, 0.9):
         assert losses.delta(share * count * epsilon) >= optimal_delta(
             epsilon, count, max(1e-9, share * count * epsilon)
         )
@@ -48,7 +51,10 @@ def test_randomized_response_composes_as_the_theorem_says(count, delta):
 def random_pair(generator, size):
     """A symmetric pair of distributions on 2·size outcomes, with losses that the finest grid here resolves."""
     while True:
-        weights = [Fraction(int(weight), 1000) for weight in generator.integers(1, 1000, 2 * size)]
+        weights = [
+            Fraction(int(weight), 1000)
+            for weight in generator.integers(1, 1000, 2 * size)
+        ]
         first = [weight / sum(weights) for weight in weights]
         second = first[size:] + first[:size]
         if all(abs(math.log(p / q)) > 0.05 for p, q in zip(first, second, strict=True)):
@@ -58,7 +64,9 @@ def random_pair(generator, size):
 def on_grid(pair, step):
     outcomes = [(p, q) for p, q in zip(*pair, strict=True) if p > q]
     losses = np.array([math.log(p / q) for p, q in outcomes])
-    return Losses.symmetric(losses, np.array([float(p) for p, _ in outcomes]), 0.0, step)
+    return Losses.symmetric(
+        losses, np.array([float(p) for p, _ in outcomes]), 0.0, step
+    )
 
 
 @pytest.mark.parametrize("step", [2.0**-8, 2.0**-3, 1.0])
@@ -104,7 +112,9 @@ def test_a_long_sum_is_done_on_a_coarser_grid(monkeypatch):
 
 
 @pytest.mark.parametrize("points", [4, 16])
-def test_cut_and_coarse_sums_stay_above_the_exact_ones_at_any_epsilon(seed, monkeypatch, points):
+def test_cut_and_coarse_sums_stay_above_the_exact_ones_at_any_epsilon(
+    seed, monkeypatch, points
+):
     """Both ends are cut after every sum, and the grid is coarsened to a few points."""
     monkeypatch.setattr("sstq.accounting.losses._POINTS", points)
     generator = np.random.default_rng(seed)
@@ -113,4 +123,6 @@ def test_cut_and_coarse_sums_stay_above_the_exact_ones_at_any_epsilon(seed, monk
     for count in (2, 3, 5):
         total = losses.times(count, generator.uniform(0, 0.1))
         for epsilon in (-3.0, -0.4, 0.0, 0.3, 1.0, 3.0):
-            assert total.delta(epsilon) >= float(exact_delta([pair] * count, epsilon)) * (1 - 1e-12)
+            assert total.delta(epsilon) >= float(
+                exact_delta([pair] * count, epsilon)
+            ) * (1 - 1e-12)

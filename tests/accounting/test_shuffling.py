@@ -40,12 +40,15 @@ def test_fewer_inside_more_clients_and_fewer_messages_are_better(crowd, change):
 
 
 @pytest.mark.parametrize(
-    ("share", "clients", "messages"), [(0.002, 59_000, 1), (0.01, 10**5, 16), (0.1, 10**5, 256), (0.5, 1000, 3)]
+    ("share", "clients", "messages"),
+    [(0.002, 59_000, 1), (0.01, 10**5, 16), (0.1, 10**5, 256), (0.5, 1000, 3)],
 )
 def test_the_largest_local_epsilon_is_the_inverse(share, clients, messages):
     local = two_level_local_epsilon(1.0, share, clients, 1e-6, messages)
     assert two_level_shuffled_epsilon(local, share, clients, 1e-6, messages) <= 1.0
-    assert two_level_shuffled_epsilon(local + 1e-3, share, clients, 1e-6, messages) > 1.0
+    assert (
+        two_level_shuffled_epsilon(local + 1e-3, share, clients, 1e-6, messages) > 1.0
+    )
 
 
 def test_the_largest_local_epsilon_has_ends():
@@ -55,11 +58,15 @@ def test_the_largest_local_epsilon_has_ends():
 
 
 @pytest.mark.parametrize(
-    ("clients", "messages", "expected"), [(10**5, 16, 5.34), pytest.param(10**5, 256, 2.79, marks=pytest.mark.slow)]
+    ("clients", "messages", "expected"),
+    [(10**5, 16, 5.34), pytest.param(10**5, 256, 2.79, marks=pytest.mark.slow)],
 )
 def test_many_messages_against_numbers_computed_elsewhere(clients, messages, expected):
     """The local ε of a message at (1, 1e-6), by two floating-point programs; the best κ is not known from them."""
-    local = [two_level_local_epsilon(1.0, share, clients, 1e-6, messages) for share in (0.003, 0.4)]
+    local = [
+        two_level_local_epsilon(1.0, share, clients, 1e-6, messages)
+        for share in (0.003, 0.4)
+    ]
     assert local[1] < expected < local[0]
 
 
@@ -73,7 +80,11 @@ def test_without_a_crowd_a_person_spends_the_sum_of_all_messages():
     for messages, rounds in ((1, 1), (3, 1), (1, 4), (2, 3)):
         total = shuffled_epsilon(0.7, 1, 1e-30, messages=messages, rounds=rounds)
         exact = messages * rounds * Fraction(0.7)
-        assert exact * (1 - Fraction(1, 10**12)) < Fraction(total) <= exact * (1 + Fraction(1, 2**52))
+        assert (
+            exact * (1 - Fraction(1, 10**12))
+            < Fraction(total)
+            <= exact * (1 + Fraction(1, 2**52))
+        )
 
 
 def test_a_law_that_does_not_explain_the_whole_loss_is_not_used():
@@ -96,11 +107,17 @@ def test_a_mechanisms_own_number_of_messages_counts():
     mechanism = sstq.FrameUnit(dim=10, epsilon=4.0)
     many = shuffled_epsilon(mechanism, 10_000, 1e-6, messages=4)
     object.__setattr__(mechanism, "messages", 4)
-    assert shuffled_epsilon(mechanism, 10_000, 1e-6) == many > shuffled_epsilon(mechanism, 10_000, 1e-6, messages=1)
+    assert (
+        shuffled_epsilon(mechanism, 10_000, 1e-6)
+        == many
+        > shuffled_epsilon(mechanism, 10_000, 1e-6, messages=1)
+    )
 
 
 @pytest.mark.parametrize("clients", [1, 2, 10**12])
-@pytest.mark.parametrize("epsilon", [1e-9, 0.5, 20.0, pytest.param(100.0, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "epsilon", [1e-9, 0.5, 20.0, pytest.param(100.0, marks=pytest.mark.soak)]
+)
 def test_the_corners_of_the_ranges(epsilon, clients):
     for messages in (2, 1000):
         total = shuffled_epsilon(epsilon, clients, 1e-6, messages=messages)
@@ -109,8 +126,14 @@ def test_the_corners_of_the_ranges(epsilon, clients):
 
 def documented(head):
     """The rows of the table in docs/budgets.md whose head begins like this."""
-    lines = (Path(__file__).parents[2] / "docs/budgets.md").read_text(encoding="utf-8").splitlines()
-    start = next(number for number, line in enumerate(lines) if line.startswith(f"| {head}"))
+    lines = (
+        (Path(__file__).parents[2] / "docs/budgets.md")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
+    start = next(
+        number for number, line in enumerate(lines) if line.startswith(f"| {head}")
+    )
     rows = itertools.takewhile(lambda line: line.startswith("|"), lines[start + 2 :])
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
 
@@ -126,8 +149,13 @@ def test_the_table_of_the_page_is_true():
 
 def test_the_bound_by_the_law_is_nearly_attained():
     epsilon, share, clients = 7.53, 0.002, 59_000
-    assert two_level_shuffled_epsilon(epsilon, share, clients, 1e-6) == pytest.approx(1.002, abs=6e-4)
-    low, high = (attained_delta(epsilon, share, clients, 1.002 + change) for change in (6e-4, -6e-4))
+    assert two_level_shuffled_epsilon(epsilon, share, clients, 1e-6) == pytest.approx(
+        1.002, abs=6e-4
+    )
+    low, high = (
+        attained_delta(epsilon, share, clients, 1.002 + change)
+        for change in (6e-4, -6e-4)
+    )
     assert low < 1e-6 < high
     assert shuffled_epsilon(epsilon, clients, 1e-6) == pytest.approx(1.226, abs=6e-4)
 
@@ -135,13 +163,25 @@ def test_the_bound_by_the_law_is_nearly_attained():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: shuffled_epsilon(1.0, 100, 1e-6, messages=0), r"messages must be an integer in \[1, 1000000\], got 0"),
-        (lambda: shuffled_epsilon(1.0, 100, 1e-6, messages=10**4, rounds=10**4), "messages times rounds must be"),
+        (
+            lambda: shuffled_epsilon(1.0, 100, 1e-6, messages=0),
+            r"messages must be an integer in \[1, 1000000\], got 0",
+        ),
+        (
+            lambda: shuffled_epsilon(1.0, 100, 1e-6, messages=10**4, rounds=10**4),
+            "messages times rounds must be",
+        ),
         (lambda: shuffled_epsilon("1", 100, 1e-6), "epsilon must be a number"),
         (lambda: shuffled_epsilon(1.0, 0, 1e-6), "clients must be an integer"),
         (lambda: shuffled_epsilon(1.0, 100, 0.0), "delta must be a number"),
-        (lambda: two_level_local_epsilon(1.0, 1.5, 100, 1e-6), "share must be a number in"),
-        (lambda: two_level_local_epsilon(0.0, 0.5, 100, 1e-6), "total_epsilon must be a number"),
+        (
+            lambda: two_level_local_epsilon(1.0, 1.5, 100, 1e-6),
+            "share must be a number in",
+        ),
+        (
+            lambda: two_level_local_epsilon(0.0, 0.5, 100, 1e-6),
+            "total_epsilon must be a number",
+        ),
     ],
 )
 def test_errors_name_the_argument(call, message):

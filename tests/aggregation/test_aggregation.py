@@ -36,14 +36,18 @@ def same_bits(a, b):
     )
 
 
-@pytest.mark.parametrize(("frame", "size"), [("hadamard", 64), ("fourier", 50), ("orthogonal", 50)])
+@pytest.mark.parametrize(
+    ("frame", "size"), [("hadamard", 64), ("fourier", 50), ("orthogonal", 50)]
+)
 def test_mean_and_error_are_those_of_the_decoded_messages(frame, size):
     mechanism = sstq.SSTQ(dim=20, epsilon=2.0, bits=3, frame=frame, frame_size=size)
     messages = sample(500, mechanism=mechanism)
     decoded = mechanism.decode(messages)
     estimate = aggregate(messages, mechanism=mechanism).mean()
     np.testing.assert_allclose(estimate.value, decoded.mean(axis=0), atol=1e-12)
-    np.testing.assert_allclose(estimate.stderr, decoded.std(axis=0, ddof=1) / 500**0.5, rtol=1e-6)
+    np.testing.assert_allclose(
+        estimate.stderr, decoded.std(axis=0, ddof=1) / 500**0.5, rtol=1e-6
+    )
 
 
 def test_sums_are_exact():
@@ -54,7 +58,10 @@ def test_sums_are_exact():
     exponent = math.frexp(np.max(np.abs(MECHANISM.decoding_values)))[1]
     unit = Fraction(2) ** (exponent - 60)
     for j in range(MECHANISM.frame.size):
-        exact = sum((Fraction(w) for w in MECHANISM.decoding_values[code[index == j]].tolist()), Fraction(0))
+        exact = sum(
+            (Fraction(w) for w in MECHANISM.decoding_values[code[index == j]].tolist()),
+            Fraction(0),
+        )
         _, high, low, _ = map(int, aggregator.sums()[j])
         assert abs((high * 2**30 + low) * unit - exact) <= np.sum(index == j) * unit / 2
 
@@ -74,7 +81,11 @@ def test_foreign_messages_change_nothing():
     with pytest.raises(ValueError, match="other aggregator is of another mechanism"):
         aggregator.merge(aggregate(sample(5, mechanism=other), mechanism=other))
     # Forged columns that no reader would have let through.
-    forged = Messages(MECHANISM.layout, (np.array([1], np.uint8), np.array([200], np.uint8)), MECHANISM.digest())
+    forged = Messages(
+        MECHANISM.layout,
+        (np.array([1], np.uint8), np.array([200], np.uint8)),
+        MECHANISM.digest(),
+    )
     with pytest.raises(ValueError, match="200"):
         aggregator.update(forged)
     np.testing.assert_array_equal(aggregator.sums(), before)
@@ -84,7 +95,10 @@ def test_foreign_messages_change_nothing():
 def test_overflow_is_refused():
     mechanism = sstq.FrameUnit(4, 1.0, frame_size=4)
     aggregator = mechanism.aggregator().update_counts({"row": [0]}, [2**32 - 3])
-    for more in (lambda: aggregator.update_counts({"row": [1]}, [4]), lambda: aggregator.merge(aggregate_row(4))):
+    for more in (
+        lambda: aggregator.update_counts({"row": [1]}, [4]),
+        lambda: aggregator.merge(aggregate_row(4)),
+    ):
         with pytest.raises(ValueError, match=r"at most 2\^32 messages"):
             more()
     aggregator.merge(aggregate_row(3))
@@ -95,7 +109,11 @@ def test_overflow_is_refused():
 
 
 def aggregate_row(count):
-    return sstq.FrameUnit(4, 1.0, frame_size=4).aggregator().update_counts({"row": [2]}, [count])
+    return (
+        sstq.FrameUnit(4, 1.0, frame_size=4)
+        .aggregator()
+        .update_counts({"row": [2]}, [count])
+    )
 
 
 def test_an_aggregator_does_not_count_itself_twice():
@@ -148,12 +166,20 @@ def test_states_that_unfold_are_refused_unread(tmp_path, monkeypatch):
     # Zeros take a thousandth of their size when compressed, and arrays of other names may have any size.
     path = tmp_path / "state"
     stored = stored_state(path)
-    for write, arrays in ((np.savez_compressed, stored), (np.savez, stored | {"more": np.zeros(3)})):
+    for write, arrays in (
+        (np.savez_compressed, stored),
+        (np.savez, stored | {"more": np.zeros(3)}),
+    ):
         with path.open("wb") as file:
             write(file, **arrays)
         with monkeypatch.context() as patch:
-            patch.setattr("numpy.lib.format.read_array", lambda *_: pytest.fail("an array was read"))
-            with pytest.raises(ValueError, match=r"compressed|not those of this format"):
+            patch.setattr(
+                "numpy.lib.format.read_array",
+                lambda *_: pytest.fail("an array was read"),
+            )
+            with pytest.raises(
+                ValueError, match=r"compressed|not those of this format"
+            ):
                 describe_state(path)
 
 
@@ -177,11 +203,23 @@ def member(dtype, shape, content=b""):
         b"no array",
         b"",
     ],
-    ids=["no bytes", "too many", "too few", "a table", "numbers", "objects", "text", "empty"],
+    ids=[
+        "no bytes",
+        "too many",
+        "too few",
+        "a table",
+        "numbers",
+        "objects",
+        "text",
+        "empty",
+    ],
 )
 def test_sources_that_are_no_list_of_names_are_refused_at_once(tmp_path, content):
     stored_state(tmp_path / "whole")
-    with zipfile.ZipFile(tmp_path / "whole") as whole, zipfile.ZipFile(tmp_path / "state", "w") as state:
+    with (
+        zipfile.ZipFile(tmp_path / "whole") as whole,
+        zipfile.ZipFile(tmp_path / "state", "w") as state,
+    ):
         for name in whole.namelist():
             state.writestr(name, content if name == "sources.npy" else whole.read(name))
     with pytest.raises(ValueError, match="state"):
@@ -200,7 +238,9 @@ def test_a_state_whose_directory_promises_more_than_the_file_is_refused(tmp_path
 
 
 @pytest.mark.parametrize("key", ["version", "count", "simulated"])
-@pytest.mark.parametrize("value", [np.ones(2), np.array("many"), np.array(np.inf), np.array(2.5), None])
+@pytest.mark.parametrize(
+    "value", [np.ones(2), np.array("many"), np.array(np.inf), np.array(2.5), None]
+)
 def test_states_of_other_types_are_refused(tmp_path, key, value):
     path = tmp_path / "state"
     value = np.array(1 if key == "simulated" else True) if value is None else value
@@ -211,14 +251,20 @@ def test_states_of_other_types_are_refused(tmp_path, key, value):
         describe_state(path)
 
 
-@pytest.mark.parametrize(("kind", "unit"), [(VectorEstimator, 0.5), (BoundedEstimator, 128.0)])
+@pytest.mark.parametrize(
+    ("kind", "unit"), [(VectorEstimator, 0.5), (BoundedEstimator, 128.0)]
+)
 def test_dense_sums_and_what_they_refuse(kind, unit):
     # 256 units of 0.5 are 128, and so is the bound.
     decoded = np.array([128.0, -0.25])
-    estimator = kind(MECHANISM, 2, unit, lambda messages: np.tile(decoded, (len(messages), 1)))
+    estimator = kind(
+        MECHANISM, 2, unit, lambda messages: np.tile(decoded, (len(messages), 1))
+    )
     aggregator = Aggregator(estimator)
     aggregator.update(sample(3))
-    np.testing.assert_allclose(estimator.estimate(aggregator.counted()).value, [128.0, -0.25], rtol=1e-12)
+    np.testing.assert_allclose(
+        estimator.estimate(aggregator.counted()).value, [128.0, -0.25], rtol=1e-12
+    )
     before = aggregator.sums().copy()
     for bad in (128.1, -128.1, np.nan):
         decoded[:] = 0.0, bad
@@ -304,7 +350,12 @@ def test_a_saved_state_describes_itself(tmp_path):
     path = tmp_path / "state"
     aggregate(sample(30)).save(path)
     info = describe_state(path)
-    assert (info.count, info.digest, info.rows, info.files) == (30, MECHANISM.digest(), 64, 0)
+    assert (info.count, info.digest, info.rows, info.files) == (
+        30,
+        MECHANISM.digest(),
+        64,
+        0,
+    )
     assert info.simulated
 
 
@@ -315,7 +366,9 @@ def test_a_small_file_needs_no_second_state(tmp_path, monkeypatch):
     sstq.write_messages(tmp_path / "few.sstq", messages)
     expected, aggregator = mechanism.aggregator(), mechanism.aggregator()
     expected.update(messages)
-    monkeypatch.setattr(type(aggregator), "__init__", lambda *_: pytest.fail("a second state"))
+    monkeypatch.setattr(
+        type(aggregator), "__init__", lambda *_: pytest.fail("a second state")
+    )
     assert aggregator.update_from_file(tmp_path / "few.sstq")
     assert not aggregator.update_from_file(tmp_path / "few.sstq")
     np.testing.assert_array_equal(aggregator.mean().value, expected.mean().value)

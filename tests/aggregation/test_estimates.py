@@ -21,14 +21,18 @@ def test_the_standard_error_contains_the_bias_of_too_few_frames(seed):
     x = typical_vector(dim)
     for frames in (1, 4):
         mechanism = FrameUnit(dim, 8.0, frames=frames, frame_seed=seed)
-        aggregator = mechanism.aggregator().update(mechanism.encode(np.broadcast_to(x, (clients, dim)), rng=seed))
+        aggregator = mechanism.aggregator().update(
+            mechanism.encode(np.broadcast_to(x, (clients, dim)), rng=seed)
+        )
         estimate = aggregator.mean()
         error = np.linalg.norm(estimate.value - x)
         # The bias of one frame scatters by 1.9 % around the closed form, and that of four by less: no false failures.
         assert np.linalg.norm(estimate.stderr) == pytest.approx(error, rel=0.3)
         assert estimate.frame_bias == mechanism.typical_error(clients).bias2 ** 0.5
         noise2 = np.sum(estimate.stderr**2) - estimate.frame_bias**2
-        assert noise2 == pytest.approx(mechanism.typical_error(clients).variance, rel=0.5)
+        assert noise2 == pytest.approx(
+            mechanism.typical_error(clients).variance, rel=0.5
+        )
         assert error < estimate.region(0.999).radius
 
 
@@ -62,8 +66,15 @@ def test_the_box_is_sidaks_with_the_bias_of_frames(level):
     error, bias = np.array([0.1, 0.3, 0.2, 0.5]), 0.4
     estimate = Estimate(np.zeros(4), error, count=2**32)
     quantile = NormalDist().inv_cdf((1 + level ** (1 / 4)) / 2)
-    np.testing.assert_allclose(estimate.region(level).half_width, quantile * error, rtol=1e-6)
-    biased = replace(estimate, stderr=np.sqrt(error**2 + bias**2 / 4), frame_bias=bias, bias_directions=3)
+    np.testing.assert_allclose(
+        estimate.region(level).half_width, quantile * error, rtol=1e-6
+    )
+    biased = replace(
+        estimate,
+        stderr=np.sqrt(error**2 + bias**2 / 4),
+        frame_bias=bias,
+        bias_directions=3,
+    )
     expected = quantile * np.sqrt(error**2 + bias**2 / 3)
     np.testing.assert_allclose(biased.region(level).half_width, expected, rtol=1e-6)
 
@@ -76,13 +87,17 @@ def test_the_square_of_a_covariance_against_a_dense_one(make, dim, tolerance, se
     weights, mean = rng.random(256), rng.standard_normal(dim) / 4
     rows = frame.rows(np.arange(256))
     dense = rows.T @ (weights[:, None] * rows) - np.outer(mean, mean)
-    assert trace_of_square(frame, weights, mean) == pytest.approx(np.sum(dense**2), rel=tolerance)
+    assert trace_of_square(frame, weights, mean) == pytest.approx(
+        np.sum(dense**2), rel=tolerance
+    )
 
 
 def test_alike_clients_of_sstq_have_noise_in_fewer_directions():
     """At ε = 12 all messages of one coordinate are nearly equal: in d = 2 the noise is close to rank one."""
     mechanism = sstq.SSTQ(2, 12.0)
-    aggregator = mechanism.aggregator().update(mechanism.encode(np.broadcast_to(typical_vector(2), (20_000, 2)), rng=1))
+    aggregator = mechanism.aggregator().update(
+        mechanism.encode(np.broadcast_to(typical_vector(2), (20_000, 2)), rng=1)
+    )
     estimate = aggregator.mean()
     assert 1 < estimate.directions < 1.7
     assert estimate.region().radius > replace(estimate, directions=None).region().radius
@@ -109,21 +124,31 @@ def test_regions_hold_where_few_messages_hit_a_coordinate(case, seed):
     """Both regions hold in at least 94 of 100 rounds; false failures: below 1e-6 per case."""
     mechanism, x, clients = FEW_HITS[case]
     rounds = 100
-    messages = mechanism.encode(np.broadcast_to(x, (rounds * clients, len(x))), rng=seed)
+    messages = mechanism.encode(
+        np.broadcast_to(x, (rounds * clients, len(x))), rng=seed
+    )
     box = ball = 0
     for start in range(0, rounds * clients, clients):
-        estimate = mechanism.aggregator().update(messages[start : start + clients]).mean()
+        estimate = (
+            mechanism.aggregator().update(messages[start : start + clients]).mean()
+        )
         region, error = estimate.region(0.95), estimate.value - x
         box += bool(np.any(np.abs(error) > region.half_width))
         ball += bool(np.linalg.norm(error) > region.radius)
     assert max(box, ball) <= binom.isf(1e-6 / 2, rounds, 0.06)
 
 
-@pytest.mark.parametrize("mechanism", [sstq.SSTQ(100, 3.0), sstq.SSTQ(20, 8.0), FrameUnit(100, 3.0, frames=256)])
+@pytest.mark.parametrize(
+    "mechanism",
+    [sstq.SSTQ(100, 3.0), sstq.SSTQ(20, 8.0), FrameUnit(100, 3.0, frames=256)],
+)
 def test_what_is_rare_widens_regions_of_many_messages_by_nothing(mechanism):
     """No chance is involved but that of the seed: the widening is 0.0 to 0.3 % at 10,000 people."""
     x = np.broadcast_to(typical_vector(mechanism.dim), (10_000, mechanism.dim))
     estimate = mechanism.aggregator().update(mechanism.encode(x, rng=1)).mean()
-    plain, region = replace(estimate, largest=0.0, longest=0.0).region(), estimate.region()
+    plain, region = (
+        replace(estimate, largest=0.0, longest=0.0).region(),
+        estimate.region(),
+    )
     assert np.all(region.half_width < 1.01 * plain.half_width)
     assert region.radius < 1.01 * plain.radius

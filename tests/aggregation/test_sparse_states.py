@@ -14,7 +14,11 @@ ODD = sstq.Frequencies(11, 1.0)
 
 
 def restored(mechanism, rows, count):
-    return Aggregator.from_sums(mechanism.aggregator().estimator, np.array(rows, dtype=np.int64).reshape(-1, 3), count)
+    return Aggregator.from_sums(
+        mechanism.aggregator().estimator,
+        np.array(rows, dtype=np.int64).reshape(-1, 3),
+        count,
+    )
 
 
 def test_the_sums_of_messages_are_taken_over(seed):
@@ -58,7 +62,9 @@ def test_the_message_that_a_last_pair_does_not_have_is_refused():
 
 def test_tables_of_other_shapes_are_refused():
     with pytest.raises(ValueError, match="three columns"):
-        Aggregator.from_sums(EVEN.aggregator().estimator, np.zeros((2, 2), dtype=np.int64), 0)
+        Aggregator.from_sums(
+            EVEN.aggregator().estimator, np.zeros((2, 2), dtype=np.int64), 0
+        )
 
 
 def test_equal_messages_add_up_in_any_partition(seed):

@@ -11,7 +11,13 @@ from scipy.stats import binom
 from typer.testing import CliRunner
 
 import sstq
-from sstq.audit import ExactAudit, check_encoder, empirical_audit, exact_audit, worst_pairs
+from sstq.audit import (
+    ExactAudit,
+    check_encoder,
+    empirical_audit,
+    exact_audit,
+    worst_pairs,
+)
 from sstq.cli import app
 from sstq.exactness import TOTAL, exp_lower, exp_upper, log_interval, log_upper
 from sstq.scalar.channels import flat_channel_of_size
@@ -52,7 +58,9 @@ def test_a_message_that_tells_its_draw_is_as_private_as_the_worst_draw():
     worse = Law("two-level", 2, [(1, 7 * (TOTAL // 8))])
     for parts in ([COIN, worse], [worse, COIN]):
         assert EitherLaw(parts).ratio() == worse.ratio() == 7 > COIN.ratio()
-        assert EitherLaw(parts, [Fraction(1, 10**9), 1 - Fraction(1, 10**9)]).ratio() == 7
+        assert (
+            EitherLaw(parts, [Fraction(1, 10**9), 1 - Fraction(1, 10**9)]).ratio() == 7
+        )
 
 
 @pytest.mark.parametrize(
@@ -62,7 +70,9 @@ def test_a_message_that_tells_its_draw_is_as_private_as_the_worst_draw():
         lambda: Law("flat", 2, [(TOTAL, 0)]),
         lambda: Law("table", 2, [[TOTAL, 0], [TOTAL - 1, 1]]),
         lambda: Law("table", 1, [[TOTAL + 1, -1]]),
-        lambda: Law("table", 2, [[TOTAL // 2, TOTAL // 2], [TOTAL // 2, TOTAL // 2 - 1]]),
+        lambda: Law(
+            "table", 2, [[TOTAL // 2, TOTAL // 2], [TOTAL // 2, TOTAL // 2 - 1]]
+        ),
         lambda: Law("two-level", 4, []),
         lambda: Law("two-level", 4, [(2, TOTAL)]),
         lambda: Law("two-level", 4, [(0, 5)]),
@@ -89,12 +99,22 @@ def test_ratios_are_compared_with_e_to_the_epsilon_exactly(epsilon):
     law = build("sstq").law()
     for ratio, holds in ((exp_lower(epsilon), True), (exp_upper(epsilon), False)):
         assert ExactAudit(law, epsilon, 1, ratio, Decimal(0), Decimal(0)).holds == holds
-    totals = {count: ExactAudit(law, epsilon, count, ratio, Decimal(0), Decimal(0)).total for count in range(1, 60)}
+    totals = {
+        count: ExactAudit(law, epsilon, count, ratio, Decimal(0), Decimal(0)).total
+        for count in range(1, 60)
+    }
     for count, total in totals.items():
-        assert Fraction(math.nextafter(total, 0)) < count * Fraction(epsilon) <= Fraction(total)
+        assert (
+            Fraction(math.nextafter(total, 0))
+            < count * Fraction(epsilon)
+            <= Fraction(total)
+        )
 
 
-@pytest.mark.parametrize("ratio", [Fraction(1), Fraction(TOTAL + 1, TOTAL), Fraction(20), Fraction(10**13, 3)])
+@pytest.mark.parametrize(
+    "ratio",
+    [Fraction(1), Fraction(TOTAL + 1, TOTAL), Fraction(20), Fraction(10**13, 3)],
+)
 def test_log_intervals_enclose(ratio):
     lower, upper = log_interval(ratio)
     assert upper - lower <= Decimal("1e-27")
@@ -184,7 +204,9 @@ def overspent(case, channel, **changes):
 
 def test_a_guarantee_against_the_centre_only_is_found(seed):
     # p(m|x) is within e^ε of p(m|0) = 1/2, but within 2·e^ε − 1 of p(m|−x) only.
-    mutant = overspent("vqsgd", flat_channel_of_size(2, math.log(2 * math.e - 1)), dim=1, epsilon=1.0)
+    mutant = overspent(
+        "vqsgd", flat_channel_of_size(2, math.log(2 * math.e - 1)), dim=1, epsilon=1.0
+    )
     # At this level either assertion fails falsely with a probability below 1e-8.
     audit = empirical_audit(mutant, alpha=1e-9, rng=seed)
     bounds = {result.pair: result.bound for result in audit.results}
@@ -198,14 +220,30 @@ def test_the_bound_of_one_pair_is_clopper_and_pearsons(pairs):
     """The level is shared by the pairs, and by the two sides of each; the bounds are found again by bisection."""
     mechanism = build("vqsgd", dim=1, epsilon=3.0)
     x = np.array([[mechanism.clip]])
-    audit = empirical_audit(mechanism, 400, 0.01, rng=1, pairs={str(number): (x[0], -x[0]) for number in range(pairs)})
+    audit = empirical_audit(
+        mechanism,
+        400,
+        0.01,
+        rng=1,
+        pairs={str(number): (x[0], -x[0]) for number in range(pairs)},
+    )
     side = 0.01 / (2 * pairs)
     # All of 200 messages, and none of 200: p^200 = side, and (1 − q)^200 = side.
     least = side ** (1 / 200)
     assert audit.reach == pytest.approx(math.log(least / (1 - least)), rel=1e-9)
     for result in audit.results:
-        low = bisect(lambda p, hits=result.likely: binom.sf(hits - 1, 200, p) - side, 0.0, 1.0, xtol=1e-14)
-        high = bisect(lambda q, hits=result.unlikely: binom.cdf(hits, 200, q) - side, 0.0, 1.0, xtol=1e-14)
+        low = bisect(
+            lambda p, hits=result.likely: binom.sf(hits - 1, 200, p) - side,
+            0.0,
+            1.0,
+            xtol=1e-14,
+        )
+        high = bisect(
+            lambda q, hits=result.unlikely: binom.cdf(hits, 200, q) - side,
+            0.0,
+            1.0,
+            xtol=1e-14,
+        )
         assert result.bound == pytest.approx(math.log(low / high), rel=1e-6)
 
 
@@ -215,7 +253,9 @@ class TellsInTheFirstHalf(sstq.VqSGD):
     def encode_slots(self, rows, source, report, slots):
         places = np.arange(len(rows))
         told = np.where(places < len(rows) // 2, rows[:, 0] > 0, places % 2)
-        return self.messages_from_columns((told.astype(self.layout.fields[0].dtype),), True)
+        return self.messages_from_columns(
+            (told.astype(self.layout.fields[0].dtype),), True
+        )
 
 
 def test_an_event_is_tested_on_other_messages_than_those_that_selected_it():
@@ -223,7 +263,9 @@ def test_an_event_is_tested_on_other_messages_than_those_that_selected_it():
     x = np.array([mechanism.clip])
     audit = empirical_audit(mechanism, 400, 0.01, rng=1, pairs={"opposite": (x, -x)})
     assert audit.lower_bound == 0.0
-    assert [(result.likely, result.unlikely) for result in audit.results] == [(100, 100)]
+    assert [(result.likely, result.unlikely) for result in audit.results] == [
+        (100, 100)
+    ]
 
 
 @pytest.mark.slow
@@ -233,7 +275,9 @@ def test_false_alarms_are_rarer_than_alpha(case, seed):
     mechanism, alpha, runs = build(case, dim=8), 0.1, 40
     x = mechanism.clip * np.eye(8)[0]
     alarms = sum(
-        empirical_audit(mechanism, 400, alpha, rng=seed + run, pairs={"opposite": (x, -x)}).violation
+        empirical_audit(
+            mechanism, 400, alpha, rng=seed + run, pairs={"opposite": (x, -x)}
+        ).violation
         for run in range(runs)
     )
     # Binomial(40, α) exceeds this with probability below 1e-6.
@@ -257,7 +301,9 @@ def test_pairs_are_different_vectors_within_the_clip():
             mechanism = build(case, dim=dim)
             for x, other in worst_pairs(mechanism, np.random.default_rng(1)).values():
                 assert np.any(x != other)
-                assert max(np.linalg.norm(x), np.linalg.norm(other)) <= mechanism.clip * (1 + 1e-12)
+                assert max(
+                    np.linalg.norm(x), np.linalg.norm(other)
+                ) <= mechanism.clip * (1 + 1e-12)
 
 
 # The command
@@ -279,9 +325,14 @@ def test_the_exact_audit_prints_rational_ends(spec):
     assert done.exit_code == 0
     facts = dict(line.split("\t") for line in done.stdout.splitlines())
     assert (
-        Decimal(facts["epsilon of one message is at least"]) < Decimal(facts["epsilon of one message is at most"]) <= 2
+        Decimal(facts["epsilon of one message is at least"])
+        < Decimal(facts["epsilon of one message is at most"])
+        <= 2
     )
-    assert Fraction(facts["largest ratio, exactly"]) == build("frameunit/small").law().ratio()
+    assert (
+        Fraction(facts["largest ratio, exactly"])
+        == build("frameunit/small").law().ratio()
+    )
 
 
 def test_the_empirical_audit_warns_of_too_few_messages(tmp_path):
@@ -295,7 +346,9 @@ def test_certificates_are_written_and_verified(spec, tmp_path):
     certificate = tmp_path / "certificate.json"
     assert run("certify", spec, "--output", certificate).exit_code == 0
     assert run("verify", certificate, spec).exit_code == 0
-    certificate.write_text(certificate.read_text().replace('"epsilon": 2.0', '"epsilon": 1.0'))
+    certificate.write_text(
+        certificate.read_text().replace('"epsilon": 2.0', '"epsilon": 1.0')
+    )
     done = run("verify", certificate)
     assert done.exit_code == 1
     assert "more than its epsilon" in done.stderr

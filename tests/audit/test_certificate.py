@@ -70,7 +70,9 @@ def assert_invalid(folder, certificate, mechanism=None):
 def test_the_script_is_short_and_alone():
     lines = SCRIPT.read_text().splitlines()
     assert len(lines) <= 85
-    imported = {line.split()[1] for line in lines if line.startswith(("import ", "from "))}
+    imported = {
+        line.split()[1] for line in lines if line.startswith(("import ", "from "))
+    }
     assert imported <= set(sys.stdlib_module_names)
 
 
@@ -93,7 +95,12 @@ def test_certificates_of_all_exact_mechanisms_are_valid(case, tmp_path):
 def by_hand(law, epsilon, interval):
     """A certificate of these integers, which no mechanism needs to have."""
     ratio = [*map(str, law.ratio().as_integer_ratio())]
-    fields = {"format": "sstq-certificate", "version": 3, "mechanism": "theirs", "digest": "0" * 64}
+    fields = {
+        "format": "sstq-certificate",
+        "version": 3,
+        "mechanism": "theirs",
+        "digest": "0" * 64,
+    }
     fields |= {"epsilon": epsilon, "messages": 1, "total": epsilon, "decides": "code"}
     return fields | {"law": law.to_dict(), "ratio": ratio, "interval": interval}
 
@@ -105,7 +112,9 @@ def test_the_script_bounds_what_it_leaves_out_of_the_exponential(tmp_path):
     wide = [f"{lower - Decimal('1e-9'):f}", f"{lower + Decimal('1e-9'):f}"]
     assert check_alone(tmp_path, json.dumps(by_hand(law, 86.0, wide))).returncode == 0
     too_high = [f"{lower + Decimal('1e-13'):f}", wide[1]]
-    assert "a wrong interval" in assert_invalid(tmp_path, json.dumps(by_hand(law, 86.0, too_high)))
+    assert "a wrong interval" in assert_invalid(
+        tmp_path, json.dumps(by_hand(law, 86.0, too_high))
+    )
 
 
 def test_the_script_compares_the_ratio_with_e_to_the_epsilon(tmp_path):
@@ -114,7 +123,9 @@ def test_the_script_compares_the_ratio_with_e_to_the_epsilon(tmp_path):
     ends = [f"{end:f}" for end in log_interval(law.ratio())]
     assert check_alone(tmp_path, json.dumps(by_hand(law, loss, ends))).returncode == 0
     less = loss - 4 * math.ulp(loss)
-    assert "above e^epsilon" in assert_invalid(tmp_path, json.dumps(by_hand(law, less, ends)))
+    assert "above e^epsilon" in assert_invalid(
+        tmp_path, json.dumps(by_hand(law, less, ends))
+    )
 
 
 @pytest.mark.parametrize("size", [2, 3, 5, 2**30])
@@ -143,27 +154,41 @@ def bump(data, by=1):
 
 TAMPERED = {
     "a weight": bump,
-    "weights that sum": lambda data: data["law"].update(weights=[[2**62 - 2 * 3, 2]], kind="flat", size=4),
+    "weights that sum": lambda data: data["law"].update(
+        weights=[[2**62 - 2 * 3, 2]], kind="flat", size=4
+    ),
     "a smaller epsilon": lambda data: data.update(epsilon=1.999),
     "a negative epsilon": lambda data: data.update(epsilon=-2000.0),
     "the ratio": lambda data: data["ratio"].reverse(),
-    "a lower end too high": lambda data: data["interval"].__setitem__(0, data["interval"][1]),
-    "an upper end too low": lambda data: data["interval"].__setitem__(1, data["interval"][0]),
-    "floats": lambda data: data["law"].update(weights=[[float(w) for w in row] for row in data["law"]["weights"]]),
+    "a lower end too high": lambda data: data["interval"].__setitem__(
+        0, data["interval"][1]
+    ),
+    "an upper end too low": lambda data: data["interval"].__setitem__(
+        1, data["interval"][0]
+    ),
+    "floats": lambda data: data["law"].update(
+        weights=[[float(w) for w in row] for row in data["law"]["weights"]]
+    ),
     "no weights": lambda data: data["law"].update(weights=[]),
     "the size": lambda data: data["law"].update(size=-data["law"]["size"]),
-    "a sign": lambda data: data["law"]["weights"][0].__setitem__(0, "-" + data["law"]["weights"][0][0]),
+    "a sign": lambda data: data["law"]["weights"][0].__setitem__(
+        0, "-" + data["law"]["weights"][0][0]
+    ),
 }
 
 
 HOSTILE = {
     "a huge exponent": lambda data: data.update(interval=["0", "1e10000000"]),
     "a tiny exponent": lambda data: data.update(interval=["1e-10000000", "99"]),
-    "many digits": lambda data: data.update(interval=["0." + 100_000 * "0" + "1", "98"]),
+    "many digits": lambda data: data.update(
+        interval=["0." + 100_000 * "0" + "1", "98"]
+    ),
     "4,000 digits of epsilon": lambda data: data.update(epsilon=10**4000),
     "true for epsilon": lambda data: data.update(epsilon=True),
     "true for a weight": lambda data: data["law"]["weights"][0].__setitem__(0, True),
-    "a side beyond all words": lambda data: data["law"].update(kind="two-level", size=10**4000, weights=[[1, 1]]),
+    "a side beyond all words": lambda data: data["law"].update(
+        kind="two-level", size=10**4000, weights=[[1, 1]]
+    ),
 }
 
 
@@ -176,7 +201,9 @@ def test_hostile_certificates_are_refused_at_once(change, tmp_path):
 
 
 def test_a_name_twice_makes_no_certificate(tmp_path):
-    certificate = certificate_of("sstq").replace('"epsilon"', '"epsilon": 1e-3,\n "epsilon"', 1)
+    certificate = certificate_of("sstq").replace(
+        '"epsilon"', '"epsilon": 1e-3,\n "epsilon"', 1
+    )
     with pytest.raises(ValueError, match="the name 'epsilon' occurs twice"):
         verify(certificate)
     assert assert_invalid(tmp_path, certificate).startswith("INVALID")
@@ -217,7 +244,9 @@ def test_certificates_belong_to_one_mechanism(kind, tmp_path):
 
 def test_valid_integers_of_another_channel_do_not_pass_for_the_mechanism(tmp_path):
     weaker = json.loads(certify(build("sstq", epsilon=1.0)))
-    forged = json.dumps(weaker | {"digest": build("sstq").digest(), "epsilon": 2.0, "total": 2.0})
+    forged = json.dumps(
+        weaker | {"digest": build("sstq").digest(), "epsilon": 2.0, "total": 2.0}
+    )
     assert verify(forged).holds
     with pytest.raises(ValueError, match="for another mechanism"):
         verify(forged, build("sstq"))
@@ -235,7 +264,12 @@ def test_a_person_spends_what_all_messages_spend(tmp_path):
     """Of 16 messages of ε = 3 the certificate, the audit and the script say 48, and not 3."""
     mechanism = sstq.FrameUnit(10, 3.0, messages=16, frames=64)
     audit, certificate = exact_audit(mechanism), json.loads(certify(mechanism))
-    assert (audit.messages, audit.total, certificate["messages"], certificate["total"]) == (16, 48.0, 16, 48.0)
+    assert (
+        audit.messages,
+        audit.total,
+        certificate["messages"],
+        certificate["total"],
+    ) == (16, 48.0, 16, 48.0)
     assert (
         "a person sends 16 of them, without a shuffler at most 48.0"
         in check_alone(tmp_path, certify(mechanism), mechanism).stdout
@@ -250,10 +284,18 @@ def test_a_person_spends_what_all_messages_spend(tmp_path):
 def test_the_script_says_what_it_cannot_check(tmp_path):
     """Of a mechanism that the script does not know, nobody but its author says which field the integers decide."""
     certificate = json.loads(certificate_of("frameunit"))
-    assert check_alone(tmp_path, json.dumps(certificate | {"decides": "code"})).returncode == 1
+    assert (
+        check_alone(tmp_path, json.dumps(certificate | {"decides": "code"})).returncode
+        == 1
+    )
     assert "decide" not in check_alone(tmp_path, json.dumps(certificate)).stdout
-    said = check_alone(tmp_path, json.dumps(certificate | {"mechanism": "theirs", "decides": "row"}))
-    assert (said.returncode, "NOT CHECKED: that the integers decide 'row' of 'theirs'" in said.stdout) == (0, True)
+    said = check_alone(
+        tmp_path, json.dumps(certificate | {"mechanism": "theirs", "decides": "row"})
+    )
+    assert (
+        said.returncode,
+        "NOT CHECKED: that the integers decide 'row' of 'theirs'" in said.stdout,
+    ) == (0, True)
 
 
 def mutations(data):
@@ -261,14 +303,27 @@ def mutations(data):
 
     def places(value, path=()):
         yield path
-        members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        members = (
+            value.items()
+            if isinstance(value, dict)
+            else enumerate(value)
+            if isinstance(value, list)
+            else ()
+        )
         for name, member in members:
             yield from places(member, (*path, name))
 
     def changed_values(value):
         yield from (None, True, [], {}, "", -1, 0, 1e308, "x")
         if isinstance(value, str):
-            yield from (value + "0", value[:-1], "1" + value, value.upper(), value + " ", [value])
+            yield from (
+                value + "0",
+                value[:-1],
+                "1" + value,
+                value.upper(),
+                value + " ",
+                [value],
+            )
         if isinstance(value, int | float) and not isinstance(value, bool):
             yield from (value + 1, value - 1, -value, 2 * value, value * (1 + 2**-52))
         if isinstance(value, list):
@@ -334,7 +389,10 @@ def test_the_script_says_how_to_use_it_and_shows_no_traceback(tmp_path):
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert alone().stderr.startswith("usage: ")
-    assert "valid: one message" in alone(certificate_of("sstq"), build("sstq").to_json()).stdout
+    assert (
+        "valid: one message"
+        in alone(certificate_of("sstq"), build("sstq").to_json()).stdout
+    )
     for text in ("{", "[]", "{}", "7"):
         refused = alone(text)
         assert refused.returncode == 1
@@ -342,7 +400,10 @@ def test_the_script_says_how_to_use_it_and_shows_no_traceback(tmp_path):
         assert "Traceback" not in refused.stderr
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 100_000, '{"format": "sstq-certificate", "version": 1}'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", "[" * 100_000, '{"format": "sstq-certificate", "version": 1}'],
+)
 def test_other_files_are_no_certificates(text):
     with pytest.raises(ValueError, match="certificate"):
         verify(text)

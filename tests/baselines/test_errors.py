@@ -41,10 +41,13 @@ def test_the_formula_of_vqsgd(dim, epsilon):
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "projected", "excess"), [(3.0, 512, 0.0013), (16.0, 512, 0.0206), (3.0, 256, 0.0027)]
+    ("epsilon", "projected", "excess"),
+    [(3.0, 512, 0.0013), (16.0, 512, 0.0206), (3.0, 256, 0.0027)],
 )
 def test_the_price_of_projecting(epsilon, projected, excess):
     """The excess over PrivUnit in R^d that the docstring states, with 512 dimensions and with half as many."""
     projection = error("projunit", 100_000, epsilon, projected=projected)
-    assert projection / error("privunit", 100_000, epsilon) - 1 == pytest.approx(excess, abs=2.5e-4)
+    assert projection / error("privunit", 100_000, epsilon) - 1 == pytest.approx(
+        excess, abs=2.5e-4
+    )
     assert sstq.ProjUnit(100_000, epsilon).projected == 512

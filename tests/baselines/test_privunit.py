@@ -23,18 +23,34 @@ def make(variant, dim=12, epsilon=3.0, **changes):
 
 
 def integral(density, coordinate, power, low, high):
-    return integrate.quad(lambda a: density(a) * coordinate(a) ** power, low, high, epsabs=1e-14, limit=400)[0]
+    return integrate.quad(
+        lambda a: density(a) * coordinate(a) ** power,
+        low,
+        high,
+        epsabs=1e-14,
+        limit=400,
+    )[0]
 
 
 @pytest.mark.parametrize("dim", [2, 3, 300])
 @pytest.mark.parametrize("epsilon", [0.1, 12.0])
 def test_cap_against_quadrature(dim, epsilon):
     """Mass, gain and second moments of both caps by numerical integration of their densities."""
-    sphere, gauss = Cap.optimal(dim, epsilon), Cap.optimal(dim, epsilon, on_sphere=False)
+    sphere, gauss = (
+        Cap.optimal(dim, epsilon),
+        Cap.optimal(dim, epsilon, on_sphere=False),
+    )
     # On the sphere t = cos θ with density sin^(d−2) θ; the Gaussian coordinate is g/√d.
     weight = special.beta(0.5, (dim - 1) / 2)
     cases = [
-        (sphere, lambda a: math.sin(a) ** (dim - 2) / weight, math.cos, math.acos(sphere.threshold), math.pi, 1.0),
+        (
+            sphere,
+            lambda a: math.sin(a) ** (dim - 2) / weight,
+            math.cos,
+            math.acos(sphere.threshold),
+            math.pi,
+            1.0,
+        ),
         (
             gauss,
             lambda a: math.exp(-a * a / 2) / math.sqrt(2 * math.pi),
@@ -49,7 +65,10 @@ def test_cap_against_quadrature(dim, epsilon):
         mass, inside = cap.mass / TOTAL, cap.inside / TOTAL
         levels = ((start, edge, inside / mass), (edge, end, (1 - inside) / (1 - mass)))
         moments = [
-            sum(level * integral(density, coordinate, power, low, high) for low, high, level in levels)
+            sum(
+                level * integral(density, coordinate, power, low, high)
+                for low, high, level in levels
+            )
             for power in (0, 1, 2)
         ]
         assert moments[0] == pytest.approx(1, rel=1e-7)
@@ -93,7 +112,10 @@ def test_extreme_words_give_finite_vectors(variant):
 def test_the_levels_keep_epsilon_exactly():
     for on_sphere in (True, False):
         for epsilon in (0.01, math.pi, 20.0):
-            for cap in (Cap.optimal(50, epsilon, on_sphere), Cap.of_mass(50, epsilon, TOTAL // 2, on_sphere)):
+            for cap in (
+                Cap.optimal(50, epsilon, on_sphere),
+                Cap.of_mass(50, epsilon, TOTAL // 2, on_sphere),
+            ):
                 p, a = Fraction(cap.inside, TOTAL), Fraction(cap.mass, TOTAL)
                 assert p / a * (1 - a) / (1 - p) <= exp_lower(epsilon)
                 # One unit more would be too much.
@@ -111,15 +133,29 @@ def ranks(mechanism, vectors, u):
     return np.where(t > 0, tail, 1 - tail)
 
 
-@pytest.mark.parametrize(("variant", "dim"), [("privunit", 3), ("hemisphere", 40), ("privunitg", 40)])
+@pytest.mark.parametrize(
+    ("variant", "dim"), [("privunit", 3), ("hemisphere", 40), ("privunitg", 40)]
+)
 def test_the_density_along_the_vector_has_its_two_levels(variant, dim, seed):
     """In ranks it is a step function: histograms of both sides with 8 bins each, at |z| < 6 (3e-8)."""
-    mechanism, x, count, bins = make(variant, dim=dim, epsilon=2.0), np.full(dim, dim**-0.5), 20_000, 8
+    mechanism, x, count, bins = (
+        make(variant, dim=dim, epsilon=2.0),
+        np.full(dim, dim**-0.5),
+        20_000,
+        8,
+    )
     mass, inside = mechanism.cap.mass / TOTAL, mechanism.cap.inside / TOTAL
-    observed = ranks(mechanism, mechanism.encode(np.tile(x, (count, 1)), rng=seed).column("vector"), x)
+    observed = ranks(
+        mechanism,
+        mechanism.encode(np.tile(x, (count, 1)), rng=seed).column("vector"),
+        x,
+    )
     for low, high, share in ((0.0, mass, inside), (mass, 1.0, 1 - inside)):
         # Single precision on the wire may move a vector over an edge, but hardly ever.
-        counts, expected = np.histogram(observed, np.linspace(low, high, bins + 1))[0], count * share / bins
+        counts, expected = (
+            np.histogram(observed, np.linspace(low, high, bins + 1))[0],
+            count * share / bins,
+        )
         assert np.all(np.abs(counts - expected) < 6 * np.sqrt(expected) + 3)
 
 
@@ -134,11 +170,18 @@ def test_the_whole_output_on_the_circle(seed):
     turns = edges / (2 * np.pi)
     # Over the angle from x, in turns, the distribution function has the slope p/A up to A/2, (1 − p)/(1 − A) beyond.
     slopes = inside / mass, (1 - inside) / (1 - mass)
-    shares = np.diff(slopes[1] * turns + (slopes[0] - slopes[1]) * np.clip(turns, -mass / 2, mass / 2))
+    shares = np.diff(
+        slopes[1] * turns
+        + (slopes[0] - slopes[1]) * np.clip(turns, -mass / 2, mass / 2)
+    )
     low, high = (1 - inside) / (1 - mass) / bins, inside / mass / bins
     for x in ([1, 0], [-1, 0], [0, -1], [0.6, 0.8], [0.3, 0.4], [0, 0]):
         x = np.array(x, dtype=float)
-        v = mechanism.encode(np.tile(x, (count, 1)), rng=seed).column("vector").astype(float)
+        v = (
+            mechanism.encode(np.tile(x, (count, 1)), rng=seed)
+            .column("vector")
+            .astype(float)
+        )
         u = x / np.linalg.norm(x) if x.any() else np.array([1.0, 0.0])
         angle = np.arctan2(u[0] * v[:, 1] - u[1] * v[:, 0], v @ u)
         kept = (1 + np.linalg.norm(x)) / 2
@@ -154,7 +197,10 @@ def test_the_longest_vector_that_the_words_can_make_is_accepted(dim):
     """Scripted words at both ends of their range, at the largest and the smallest epsilon."""
     for epsilon in (0.01, 20.0):
         mechanism = PrivUnitG(dim=dim, epsilon=epsilon)
-        words = np.array([[0] * mechanism.cap.words, [2**64 - 1] * mechanism.cap.words], dtype=np.uint64)
+        words = np.array(
+            [[0] * mechanism.cap.words, [2**64 - 1] * mechanism.cap.words],
+            dtype=np.uint64,
+        )
         drawn = mechanism.cap.draw(np.tile(np.eye(dim)[0], (2, 1)), words)
         along = np.abs(drawn[:, 0]) * dim**0.5
         assert along.max() < 12

@@ -31,7 +31,11 @@ TAMPERED = [
     (CAPS, times("gain", 1.001), "gain must be"),
     (["projunit"], times("alignment", 1.01), "alignment must be"),
     (["projunit"], more("projected", -1), "must be"),
-    (["projunit"], lambda data: {"projection": "fast"}, "projection must be 'gaussian'"),
+    (
+        ["projunit"],
+        lambda data: {"projection": "fast"},
+        "projection must be 'gaussian'",
+    ),
     (CENTRAL, times("sigma", 0.9), "spends"),
     (CENTRAL, times("delta", 0.01), "spends"),
     (CENTRAL, times("epsilon", 0.96), "spends"),
@@ -39,14 +43,29 @@ TAMPERED = [
     (["sqkr"], more("k", 1), "a row sum to"),
     (["vqsgd"], more("dim", 1), "a row sum to"),
     # Exactly private, but there would be nothing to decode.
-    (["sqkr/dense"], lambda data: {"own": str(TOTAL // 2), "other": str(TOTAL // 2)}, "own must be above other"),
+    (
+        ["sqkr/dense"],
+        lambda data: {"own": str(TOTAL // 2), "other": str(TOTAL // 2)},
+        "own must be above other",
+    ),
     # One step beyond: 12 vertices, and 4 tokens of two bits.
-    (["vqsgd"], lambda data: more("own", 11)(data) | more("other", -1)(data), "not 2.0-LDP"),
-    (["sqkr/two"], lambda data: more("own", 3)(data) | more("other", -1)(data), "not 2.0-LDP"),
+    (
+        ["vqsgd"],
+        lambda data: more("own", 11)(data) | more("other", -1)(data),
+        "not 2.0-LDP",
+    ),
+    (
+        ["sqkr/two"],
+        lambda data: more("own", 3)(data) | more("other", -1)(data),
+        "not 2.0-LDP",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("case", "change", "says"), [(case, *rest) for cases, *rest in TAMPERED for case in cases])
+@pytest.mark.parametrize(
+    ("case", "change", "says"),
+    [(case, *rest) for cases, *rest in TAMPERED for case in cases],
+)
 def test_tampered_json_is_refused(case, change, says):
     mechanism = build(case)
     with pytest.raises(ValueError, match=says):
@@ -66,16 +85,40 @@ def test_a_sampled_release_and_its_sums_are_not_changed_either(kind):
 @pytest.mark.parametrize(
     ("names", "arguments", "says"),
     [
-        (("privunit", "privunitg", "projunit"), {"dim": 1}, r"dim must be an integer in \[2, .*got 1"),
+        (
+            ("privunit", "privunitg", "projunit"),
+            {"dim": 1},
+            r"dim must be an integer in \[2, .*got 1",
+        ),
         (["privunit"], {"split": "best"}, "split must be"),
         (["privunit"], {"split": None}, "split must be"),
-        (["projunit"], {"projected": 1}, r"projected must be an integer in \[2, 12\], got 1"),
-        (["projunit"], {"projected": 13}, r"projected must be an integer in \[2, 12\], got 13"),
+        (
+            ["projunit"],
+            {"projected": 1},
+            r"projected must be an integer in \[2, 12\], got 1",
+        ),
+        (
+            ["projunit"],
+            {"projected": 13},
+            r"projected must be an integer in \[2, 12\], got 13",
+        ),
         (["turboquant"], {"bits": 9}, r"bits must be an integer in \[1, 8\], got 9"),
         (["sqkr"], {"k": 0}, r"k must be an integer in \[1, 32\], got 0"),
-        (["sqkr"], {"variant": "sparse"}, "variant must be 'subsampled' or 'dense', got 'sparse'"),
-        (["sqkr"], {"variant": "dense", "k": 2}, "k must be left out with variant='dense'"),
-        (CENTRAL, {"coordinates": 65}, r"coordinates must be an integer in \[1, 32\], got 65"),
+        (
+            ["sqkr"],
+            {"variant": "sparse"},
+            "variant must be 'subsampled' or 'dense', got 'sparse'",
+        ),
+        (
+            ["sqkr"],
+            {"variant": "dense", "k": 2},
+            "k must be left out with variant='dense'",
+        ),
+        (
+            CENTRAL,
+            {"coordinates": 65},
+            r"coordinates must be an integer in \[1, 32\], got 65",
+        ),
         (CENTRAL, {"frame_size": 48}, "power of two"),
     ],
 )
@@ -96,13 +139,29 @@ def vector(length, dim=12):
     ("mechanism", "vectors", "says"),
     [
         *(
-            (sstq.PrivUnit(12, 3.0), vector(length), r"message 1: vector must have a norm in \[0.999, 1.001\], got")
+            (
+                sstq.PrivUnit(12, 3.0),
+                vector(length),
+                r"message 1: vector must have a norm in \[0.999, 1.001\], got",
+            )
             for length in (0.0, 0.998, 1.002, -3.0, 1e38)
         ),
         # 1 + 18/√d, which no word can make.
-        (sstq.PrivUnitG(400, 3.0), vector(1.91, 400), r"message 1: vector must have a norm in \[0, 1.9\], got 1.91"),
-        (sstq.PrivUnitG(400, 3.0), vector(math.nan, 400), "message 1: vector must be finite, got nan"),
-        (Clean(12), vector(1.06), r"message 1: its norm must be at most clip, got 1\.06 times clip"),
+        (
+            sstq.PrivUnitG(400, 3.0),
+            vector(1.91, 400),
+            r"message 1: vector must have a norm in \[0, 1.9\], got 1.91",
+        ),
+        (
+            sstq.PrivUnitG(400, 3.0),
+            vector(math.nan, 400),
+            "message 1: vector must be finite, got nan",
+        ),
+        (
+            Clean(12),
+            vector(1.06),
+            r"message 1: its norm must be at most clip, got 1\.06 times clip",
+        ),
         (Clean(12), vector(math.nan), "must be finite"),
         (Clean(2), vector(4e38, 2), "must be at most clip"),
     ],
@@ -118,8 +177,12 @@ def test_norms_that_no_client_sends_are_refused():
     mechanism = TurboQuant(dim=4, bits=8)
     codes, _ = mechanism.encode(np.ones(4)).columns
     for norm in (-0.5, 1.5, math.nan):
-        with pytest.raises(ValueError, match=r"message 0: norm must be (in \[0, 1\]|finite)"):
-            mechanism.messages_from_columns((codes, np.array([norm], np.float32)), False)
+        with pytest.raises(
+            ValueError, match=r"message 0: norm must be (in \[0, 1\]|finite)"
+        ):
+            mechanism.messages_from_columns(
+                (codes, np.array([norm], np.float32)), False
+            )
 
 
 def test_codes_of_coordinates_that_were_not_kept_are_refused():

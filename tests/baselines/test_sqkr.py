@@ -21,7 +21,11 @@ DIM = 16
 
 
 def make(variant, **changes):
-    return SQKR(**{"dim": DIM, "epsilon": 2.0, "clip": 0.5, "frame_seed": 3} | VARIANTS[variant] | changes)
+    return SQKR(
+        **{"dim": DIM, "epsilon": 2.0, "clip": 0.5, "frame_seed": 3}
+        | VARIANTS[variant]
+        | changes
+    )
 
 
 def some_vector(seed, norm=0.5):
@@ -31,19 +35,27 @@ def some_vector(seed, norm=0.5):
 
 def steps(channel):
     """Where the code of a flat channel can change along the 62-bit word, with the end."""
-    return [0, *(channel.own + i * channel.other for i in range(channel.size - 1)), TOTAL]
+    return [
+        0,
+        *(channel.own + i * channel.other for i in range(channel.size - 1)),
+        TOTAL,
+    ]
 
 
 def inputs(dim):
     """Unit vectors and their opposites, short ones and zero, some of which a representation clamps."""
-    rows = np.concatenate(list(structured_vectors(dim, np.random.default_rng(0)).values()))[::2]
+    rows = np.concatenate(
+        list(structured_vectors(dim, np.random.default_rng(0)).values())
+    )[::2]
     return np.concatenate([rows, -rows, 0.2 * rows[:2], np.zeros((1, dim))])
 
 
 def subsampled_distribution(mechanism, x, choice):
     """The exact distribution of the bits given the words that choose coordinates and round; both ends of every step."""
     places = steps(mechanism.channel)
-    last = np.array([[start, end - 1] for start, end in itertools.pairwise(places)], dtype=np.uint64).reshape(-1)
+    last = np.array(
+        [[start, end - 1] for start, end in itertools.pairwise(places)], dtype=np.uint64
+    ).reshape(-1)
     words = np.empty((len(last), len(choice) + 1), dtype=np.uint64)
     words[:, :-1] = choice
     words[:, -1] = last << np.uint64(2)
@@ -60,8 +72,11 @@ def subsampled_distribution(mechanism, x, choice):
 def test_subsampled_messages_are_private_for_every_pair(k, epsilon, seed):
     # Few steps: privacy does not depend on how good the representation is.
     mechanism = SQKR(3, epsilon, k=k, steps=5)
-    choices = np.random.default_rng(seed).integers(0, 1 << 64, size=(6, 2 * k), dtype=np.uint64)
-    choices[0, k:], choices[1, k:] = 0, 2**64 - 1  # all bits up and all down, unless the coefficient forbids it
+    choices = np.random.default_rng(seed).integers(
+        0, 1 << 64, size=(6, 2 * k), dtype=np.uint64
+    )
+    # all bits up and all down, unless the coefficient forbids it
+    choices[0, k:], choices[1, k:] = 0, 2**64 - 1
     reached = set()
     for choice in choices:
         outcomes = [subsampled_distribution(mechanism, x, choice) for x in inputs(3)]
@@ -87,7 +102,9 @@ def dense_distribution(mechanism, x, rounding):
     words[..., -1] = last << np.uint64(2)
     rows = mechanism.clip * np.tile(x, (4 << size, 1))
     (bits,) = mechanism.encode_rows(rows, ScriptedBits(words), None)
-    sent = np.packbits(bits.reshape(-1, size), axis=1, bitorder="little")[:, 0].reshape(-1, 4)
+    sent = np.packbits(bits.reshape(-1, size), axis=1, bitorder="little")[:, 0].reshape(
+        -1, 4
+    )
     np.testing.assert_array_equal(sent[:, 0], sent[:, 1])
     np.testing.assert_array_equal(sent[:, 2], sent[:, 3])
     distribution = [Fraction(0)] * (1 << size)
@@ -98,7 +115,8 @@ def dense_distribution(mechanism, x, rounding):
 
 
 dense_sizes = pytest.mark.parametrize(
-    ("dim", "frame", "size"), [(1, "hadamard", 1), (2, "hadamard", 4), (2, "fourier", 5)]
+    ("dim", "frame", "size"),
+    [(1, "hadamard", 1), (2, "hadamard", 4), (2, "fourier", 5)],
 )
 
 
@@ -106,10 +124,19 @@ dense_sizes = pytest.mark.parametrize(
 def test_dense_messages_are_private_for_every_pair(dim, frame, size, seed):
     epsilon = 3.0
     # Few steps: privacy does not depend on how good the representation is.
-    mechanism = SQKR(dim, epsilon, variant="dense", frame=frame, frame_size=size, steps=5)
-    words = np.random.default_rng(seed).integers(0, 1 << 64, size=(3, -(-size // 2)), dtype=np.uint64)
-    words[0], words[1] = 0, 2**64 - 1  # all bits up and all down, unless the coefficient forbids it
-    reached = {dense_distribution(mechanism, x, rounding) for x in inputs(dim) for rounding in words}
+    mechanism = SQKR(
+        dim, epsilon, variant="dense", frame=frame, frame_size=size, steps=5
+    )
+    words = np.random.default_rng(seed).integers(
+        0, 1 << 64, size=(3, -(-size // 2)), dtype=np.uint64
+    )
+    # all bits up and all down, unless the coefficient forbids it
+    words[0], words[1] = 0, 2**64 - 1
+    reached = {
+        dense_distribution(mechanism, x, rounding)
+        for x in inputs(dim)
+        for rounding in words
+    }
     assert all(sum(distribution) == 1 for distribution in reached)
     ratio = largest_ratio(reached)
     assert ratio <= exp_lower(epsilon)
@@ -120,15 +147,27 @@ def test_dense_messages_are_private_for_every_pair(dim, frame, size, seed):
 @dense_sizes
 def test_dense_moments_are_the_enumeration(dim, frame, size):
     mechanism = SQKR(dim, 1.5, variant="dense", frame=frame, frame_size=size, steps=5)
-    signs = 2 * np.unpackbits(np.arange(1 << size, dtype=np.uint8)[:, None], axis=1, bitorder="little")[:, :size] - 1.0
+    signs = (
+        2
+        * np.unpackbits(
+            np.arange(1 << size, dtype=np.uint8)[:, None], axis=1, bitorder="little"
+        )[:, :size]
+        - 1.0
+    )
     rounding = np.full(-(-size // 2), 0x8000_0000_8000_0000, dtype=np.uint64)
     for x in inputs(dim):
-        y = represent(mechanism.frame, mechanism.kashin, x[None].astype(np.float32))[0][0]
+        y = represent(mechanism.frame, mechanism.kashin, x[None].astype(np.float32))[0][
+            0
+        ]
         # A word of one half rounds up just above y = 0.
         v = np.where(y > 0, 1.0, -1.0)
-        probability = np.array([float(p) for p in dense_distribution(mechanism, x, rounding)])
+        probability = np.array(
+            [float(p) for p in dense_distribution(mechanism, x, rounding)]
+        )
         np.testing.assert_allclose(probability @ signs, mechanism.gain * v, atol=1e-14)
-        np.testing.assert_allclose(signs.T * probability @ signs, np.eye(size), atol=1e-14)
+        np.testing.assert_allclose(
+            signs.T * probability @ signs, np.eye(size), atol=1e-14
+        )
 
 
 def never_outside(z, v, outside, turn=sqkr.turn_to_side):
@@ -157,7 +196,9 @@ def test_subsampled_error_is_the_enumeration(k):
     """E[x̂] and E‖x̂‖² over all coordinates, bits and codes, by plain loops over the integer matrix."""
     mechanism = SQKR(2, 1.5, clip=0.5, k=k, frame="orthogonal", frame_size=5)
     x = np.array([0.3, -0.35])
-    y = represent(mechanism.frame, mechanism.kashin, (x[None] / 0.5).astype(np.float32))[0][0].astype(float)
+    y = represent(
+        mechanism.frame, mechanism.kashin, (x[None] / 0.5).astype(np.float32)
+    )[0][0].astype(float)
     rows = mechanism.frame.rows(np.arange(5))
     matrix = np.asarray(mechanism.channel.matrix, dtype=float) / TOTAL
     signs = 2.0 * (np.arange(1 << k)[:, None] >> np.arange(k) & 1) - 1
@@ -192,11 +233,17 @@ def test_the_second_moment_is_that_of_the_decoded_messages(arguments, seed):
     squares = mechanism.decode(messages) ** 2
     estimate = aggregator.mean()
     second_moment = estimate.stderr**2 * (count - 1) + estimate.value**2
-    assert np.all(np.abs(second_moment - squares.mean(axis=0)) < 6 * squares.std(axis=0) / count**0.5 + 1e-9)
+    assert np.all(
+        np.abs(second_moment - squares.mean(axis=0))
+        < 6 * squares.std(axis=0) / count**0.5 + 1e-9
+    )
     if arguments.get("k") == 6:
         # Without the cross terms the same test fails.
         without = second_moment - mechanism.cross * aggregator.mean().value ** 2
-        assert abs(without[1] - squares[:, 1].mean()) > 6 * squares[:, 1].std() / count**0.5
+        assert (
+            abs(without[1] - squares[:, 1].mean())
+            > 6 * squares[:, 1].std() / count**0.5
+        )
 
 
 def mean_error(dim, seeds, **arguments):
@@ -205,7 +252,9 @@ def mean_error(dim, seeds, **arguments):
     for seed in range(seeds):
         mechanism = SQKR(dim, 3.0, frame_seed=seed, **arguments)
         x = np.random.default_rng(seed).standard_normal(dim)
-        totals.append(mechanism.expected_mse(mechanism.clip * x / np.linalg.norm(x)).total)
+        totals.append(
+            mechanism.expected_mse(mechanism.clip * x / np.linalg.norm(x)).total
+        )
     return np.mean(totals)
 
 
@@ -215,7 +264,9 @@ def test_published_errors_are_those_of_three_bits(dim, published):
     error = mean_error(dim, 3, clip=0.2, kashin="paper", k=3)
     assert error == pytest.approx(published, rel=0.01)
     beta2 = 4 / (default_frame_size(dim) / dim)
-    assert error == pytest.approx(beta2 / 3 * ((np.exp(3) + 7) / (np.exp(3) - 1)) ** 2 * dim * 0.2**2, rel=0.01)
+    assert error == pytest.approx(
+        beta2 / 3 * ((np.exp(3) + 7) / (np.exp(3) - 1)) ** 2 * dim * 0.2**2, rel=0.01
+    )
     # The k of its communication table does not give the figure.
     assert mean_error(dim, 3, clip=0.2, kashin="paper", k=4) > 1.2 * published
 
@@ -223,7 +274,10 @@ def test_published_errors_are_those_of_three_bits(dim, published):
 @pytest.mark.parametrize("epsilon", [0.1, 3.0, 8.0])
 def test_the_default_k_has_the_least_error(epsilon):
     x = some_vector(0)
-    errors = {k: make("default", epsilon=epsilon, k=k).expected_mse(x).total for k in range(1, 15)}
+    errors = {
+        k: make("default", epsilon=epsilon, k=k).expected_mse(x).total
+        for k in range(1, 15)
+    }
     assert make("default", epsilon=epsilon).k == min(errors, key=errors.get)
 
 
@@ -231,7 +285,8 @@ def test_the_default_k_has_the_least_error(epsilon):
     ("arguments", "bits"),
     [
         ({"k": 4}, 4 * 17),
-        ({"k": 4, "frame_size": 32_768}, 4 * 16),  # 64: paper, Table "Communication cost", which counts ⌈log₂ d⌉
+        # 64: paper, Table "Communication cost", which counts ⌈log₂ d⌉
+        ({"k": 4, "frame_size": 32_768}, 4 * 16),
         ({"k": 1}, 17),
         ({"variant": "dense"}, 65_536),
     ],
@@ -245,7 +300,9 @@ def test_a_message_decodes_as_the_signed_sum_of_its_rows():
     messages = mechanism.encode(np.tile(some_vector(0), (3, 1)))
     index, bits = mechanism.estimator.indices_and_bits(messages)
     rows = mechanism.frame.rows(index.reshape(-1)).reshape(3, 3, DIM)
-    by_hand = np.einsum("nk,nkd->nd", 2.0 * bits - 1, rows) * (DIM * mechanism.bound / 3 / mechanism.gain)
+    by_hand = np.einsum("nk,nkd->nd", 2.0 * bits - 1, rows) * (
+        DIM * mechanism.bound / 3 / mechanism.gain
+    )
     np.testing.assert_allclose(mechanism.decode(messages), by_hand, rtol=1e-12)
 
 

@@ -12,7 +12,9 @@ from tests.scripted import ScriptedBits
 
 def some_vectors(dim, seed=0):
     """Unit vectors of all kinds, shorter ones and zero."""
-    rows = np.concatenate(list(structured_vectors(dim, np.random.default_rng(seed)).values()))
+    rows = np.concatenate(
+        list(structured_vectors(dim, np.random.default_rng(seed)).values())
+    )
     return np.concatenate([rows, -rows, 0.3 * rows[:3], np.zeros((1, dim))])
 
 
@@ -24,7 +26,10 @@ def output_distribution(mechanism, x, which, spread):
     own, other = mechanism.channel.own, mechanism.channel.other
     starts = [0, *(own + i * other for i in range(mechanism.channel.size - 1))]
     ends = [*starts[1:], TOTAL]
-    last = np.array([[start, end - 1] for start, end in zip(starts, ends, strict=True)], dtype=np.uint64).reshape(-1)
+    last = np.array(
+        [[start, end - 1] for start, end in zip(starts, ends, strict=True)],
+        dtype=np.uint64,
+    ).reshape(-1)
     words = np.empty((len(last), 3), dtype=np.uint64)
     words[:, 0], words[:, 1], words[:, 2] = which, spread, last << np.uint64(2)
     rows = mechanism.clip * np.tile(x, (len(last), 1))
@@ -39,10 +44,14 @@ def output_distribution(mechanism, x, which, spread):
 def vertex_probabilities(x, grid):
     """Of each vertex by name, and the mass that is spread, from a grid of words."""
     dim = len(x)
-    which = ((np.arange(grid, dtype=np.uint64) << np.uint64(1)) + np.uint64(1)) << np.uint64(64 - grid.bit_length())
+    which = (
+        (np.arange(grid, dtype=np.uint64) << np.uint64(1)) + np.uint64(1)
+    ) << np.uint64(64 - grid.bit_length())
     unit = np.tile(x, (grid, 1)).astype(np.float32)
     low = vqsgd._round_to_vertices(unit, which, np.zeros(grid, dtype=np.uint64))
-    high = vqsgd._round_to_vertices(unit, which, np.full(grid, 2**64 - 1, dtype=np.uint64))
+    high = vqsgd._round_to_vertices(
+        unit, which, np.full(grid, 2**64 - 1, dtype=np.uint64)
+    )
     assert set(low[low != high]) <= {0}
     assert set(high[low != high]) <= {2 * dim - 1}
     spread = np.mean(low != high)

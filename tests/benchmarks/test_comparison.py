@@ -12,15 +12,23 @@ from benchmarks.harness import Remark
 from sstq import FrameUnit
 
 
-def test_a_peer_that_is_not_there_is_one_remark(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_is_not_there_is_one_remark(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("SSTQ_PROJUNIT", raising=False)
     monkeypatch.setenv("SSTQ_PEERS_PYTHON", sys.executable)
     task = Task(np.eye(4, dtype=np.float32), 4, 1.0, 1e-5)
     remarks = list(comparison.ask(["projunit-privunitg"], task))
-    assert remarks == [Remark("projunit-privunitg skipped: SSTQ_PROJUNIT names no checkout of apple/ml-projunit")]
+    assert remarks == [
+        Remark(
+            "projunit-privunitg skipped: SSTQ_PROJUNIT names no checkout of apple/ml-projunit"
+        )
+    ]
 
 
-def test_our_rows_have_the_error_that_the_mechanism_states(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_rows_have_the_error_that_the_mechanism_states(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A round's squared error scatters by about √(2/d) = 4 %; six of these are false failures below one in 10⁷."""
     monkeypatch.setattr(comparison, "ROUNDS", 1)
     dim, count = 1024, 100

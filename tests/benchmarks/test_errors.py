@@ -21,13 +21,24 @@ MOST_OF_80 = int(binom.isf(1e-7, ROUNDS, 0.83))
         pytest.param(Case("sstq", 2, 12.0, 10_000, "alike"), marks=pytest.mark.soak),
         Case("sstq", 40, 3.0, 10_000, "different"),
         Case("frameunit", 2, 12.0, 10_000, "spike"),
-        pytest.param(Case("frameunit", 4, 12.0, 1_000_000, "alike"), marks=pytest.mark.soak),
+        pytest.param(
+            Case("frameunit", 4, 12.0, 1_000_000, "alike"), marks=pytest.mark.soak
+        ),
         pytest.param(Case("frameunit", 4, 3.0, 10_000, "zero"), marks=pytest.mark.soak),
         pytest.param(Case("frameunit", 100, 0.5, 100, "short"), marks=pytest.mark.soak),
         Case("frameunit", 4, 12.0, 300, "alike", {"frames": 4}),
-        pytest.param(Case("frameunit", 40, 3.0, 300, "different", {"frames": 64}), marks=pytest.mark.soak),
-        pytest.param(Case("groupunit", 4, 3.0, 300, "alike", {"groups": 4, "frames": 1}), marks=pytest.mark.soak),
-        pytest.param(Case("groupunit", 4, 3.0, 300, "different", {"groups": 4, "frames": 64}), marks=pytest.mark.soak),
+        pytest.param(
+            Case("frameunit", 40, 3.0, 300, "different", {"frames": 64}),
+            marks=pytest.mark.soak,
+        ),
+        pytest.param(
+            Case("groupunit", 4, 3.0, 300, "alike", {"groups": 4, "frames": 1}),
+            marks=pytest.mark.soak,
+        ),
+        pytest.param(
+            Case("groupunit", 4, 3.0, 300, "different", {"groups": 4, "frames": 64}),
+            marks=pytest.mark.soak,
+        ),
     ],
     ids=str,
 )
@@ -42,7 +53,10 @@ def test_regions_hold_the_mean(case, seed):
     [
         Case("sstq", 40, 3.0, 10_000, "alike"),
         Case("frameunit", 4, 0.5, 50, "alike"),
-        pytest.param(Case("frameunit", 40, 3.0, 300, "alike", {"frames": 4096}), marks=pytest.mark.soak),
+        pytest.param(
+            Case("frameunit", 40, 3.0, 300, "alike", {"frames": 4096}),
+            marks=pytest.mark.soak,
+        ),
     ],
     ids=str,
 )
@@ -58,7 +72,9 @@ def test_the_laws_are_those_of_the_encoders(name, kind, seed):
     mechanism, people = sstq.mechanism(name, dim=8, epsilon=3.0), population(kind, 8)
     who = np.random.default_rng(seed).integers(len(people.vectors), size=200_000)
     messages = mechanism.encode(people.vectors[who], rng=seed)
-    index, code = (column.astype(np.int64) for column in mechanism.estimator.places(messages))
+    index, code = (
+        column.astype(np.int64) for column in mechanism.estimator.places(messages)
+    )
     law = (sstq_law if name == "sstq" else frameunit_law)(mechanism, people.vectors)
     counts = np.zeros(law.shape)
     np.add.at(counts, (index, code), 1)

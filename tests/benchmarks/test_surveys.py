@@ -13,7 +13,9 @@ ROUNDS = 150
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in cases() if case.people < 1000], ids=lambda case: f"{case.name}, {case.epsilon:g}"
+    "case",
+    [case for case in cases() if case.people < 1000],
+    ids=lambda case: f"{case.name}, {case.epsilon:g}",
 )
 def test_bands_of_few_people_hold(case, seed):
     """A band that holds 94 % is below this with probability 1e-7."""
@@ -48,4 +50,7 @@ def test_the_square_wave_finds_a_smooth_distribution(seed):
     rng = np.random.default_rng(seed)
     values = rng.beta(2, 3, 100_000)
     found = np.cumsum(square_wave(values, 4.0, 20, rng))
-    assert np.abs(found - np.mean(values[:, None] <= np.arange(1, 21) / 20, axis=0)).max() < 0.03
+    assert (
+        np.abs(found - np.mean(values[:, None] <= np.arange(1, 21) / 20, axis=0)).max()
+        < 0.03
+    )

@@ -39,8 +39,14 @@ def files(tmp_path, people):
     with open(tmp_path / "one.csv", "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["country", *(f"x{k}" for k in range(DIM))])
-        writer.writerows([country, *row] for country, row in zip(countries[:half], x[:half], strict=True))
-    pq.write_table(pa.table({"country": countries[half:], "x": list(x[half:])}), tmp_path / "two.parquet")
+        writer.writerows(
+            [country, *row]
+            for country, row in zip(countries[:half], x[:half], strict=True)
+        )
+    pq.write_table(
+        pa.table({"country": countries[half:], "x": list(x[half:])}),
+        tmp_path / "two.parquet",
+    )
     return tmp_path
 
 
@@ -77,36 +83,78 @@ def listed(folder):
 def test_one_mean_per_public_group(files, spec):
     out = files / "out"
     messages = [files / "one-messages.parquet", files / "two-messages.parquet"]
-    for vectors, path in zip((files / "one.csv", files / "two.parquet"), messages, strict=True):
-        result = run("encode", vectors, "--by", "country", "--mechanism", spec, "--output", path)
+    for vectors, path in zip(
+        (files / "one.csv", files / "two.parquet"), messages, strict=True
+    ):
+        result = run(
+            "encode", vectors, "--by", "country", "--mechanism", spec, "--output", path
+        )
         assert facts(result)["public labels"] == "country"
         assert "is public" in result.stderr
-    table = lines(run("aggregate", *messages, "--by", "country", "--mechanism", spec, "--output", out))
-    assert [*table][-5:] == ["label", "DE", "ZW", "a/b", "x\\ty"]  # the order is that of the labels, not of the escapes
-    assert [table[name][0] for name in ("DE", "a/b", "x\\ty", "ZW")] == [str(size) for size in SIZES]
+    table = lines(
+        run(
+            "aggregate",
+            *messages,
+            "--by",
+            "country",
+            "--mechanism",
+            spec,
+            "--output",
+            out,
+        )
+    )
+    # the order is that of the labels, not of the escapes
+    assert [*table][-5:] == ["label", "DE", "ZW", "a/b", "x\\ty"]
+    assert [table[name][0] for name in ("DE", "a/b", "x\\ty", "ZW")] == [
+        str(size) for size in SIZES
+    ]
     assert table["ZW"][-1] == "too few"
     assert table["DE"][-1] == ""
-    means, errors, rows = np.load(out / "mean.npy"), np.load(out / "stderr.npy"), listed(out)
+    means, errors, rows = (
+        np.load(out / "mean.npy"),
+        np.load(out / "stderr.npy"),
+        listed(out),
+    )
     assert means.shape == errors.shape == (4, DIM)
     assert [row["label"] for row in rows] == ["DE", "ZW", "a/b", "x\ty"]
     for row, mean, error in zip(rows, means, errors, strict=True):
         assert float(row["norm"]) == pytest.approx(np.linalg.norm(mean))
         assert float(row["error"]) == pytest.approx(np.linalg.norm(error))
     summary = json.loads((out / "summary.json").read_text())
-    assert (summary["count"], summary["groups"], summary["column"], summary["epsilon"]) == (4503, 4, "country", 4.0)
+    assert (
+        summary["count"],
+        summary["groups"],
+        summary["column"],
+        summary["epsilon"],
+    ) == (4503, 4, "country", 4.0)
     assert summary["marked"] == sum(bool(row["mark"]) for row in rows)
 
 
 def test_groups_are_those_of_the_files_however_given(files, spec):
     for name, vectors in (("one", "one.csv"), ("two", "two.parquet")):
-        run("encode", files / vectors, "--by", "country", "-m", spec, "-o", files / f"{name}.messages.parquet")
+        run(
+            "encode",
+            files / vectors,
+            "--by",
+            "country",
+            "-m",
+            spec,
+            "-o",
+            files / f"{name}.messages.parquet",
+        )
     run("encode", files / "two.parquet", "-m", spec, "-o", files / "plain.parquet")
-    one, two, by = files / "one.messages.parquet", files / "two.messages.parquet", ("--by", "country", "-m", spec, "-o")
+    one, two, by = (
+        files / "one.messages.parquet",
+        files / "two.messages.parquet",
+        ("--by", "country", "-m", spec, "-o"),
+    )
     run("aggregate", one, two, *by, files / "once")
     again = run("aggregate", two, one, two, *by, files / "twice")
     assert "1 of 3 files were already counted" in again.stderr
     for name in ("mean.npy", "stderr.npy", "groups.csv", "summary.json"):
-        assert (files / "once" / name).read_bytes() == (files / "twice" / name).read_bytes()
+        assert (files / "once" / name).read_bytes() == (
+            files / "twice" / name
+        ).read_bytes()
     # Each mean is that of its own messages, to the last bit.
     mechanism = sstq.from_json(spec.read_text())
     alone = mechanism.aggregator()
@@ -117,23 +165,67 @@ def test_groups_are_those_of_the_files_however_given(files, spec):
     for path, options, words, code in (
         (one, (*by, files / "twice"), "mean.npy already exists; pass --force", 2),
         (files / "plain.parquet", (*by, files / "new"), "has no column country", 1),
-        (one, ("--state", files / "s.npz", *by, files / "new"), "with --by pass all files at once", 2),
+        (
+            one,
+            ("--state", files / "s.npz", *by, files / "new"),
+            "with --by pass all files at once",
+            2,
+        ),
     ):
         assert words in run("aggregate", path, *options, code=code).stderr
     # Without --by there is one mean of all.
-    assert facts(run("aggregate", one, files / "plain.parquet", "-m", spec, "-o", files / "mean"))["count"] == "4503"
+    assert (
+        facts(
+            run(
+                "aggregate",
+                one,
+                files / "plain.parquet",
+                "-m",
+                spec,
+                "-o",
+                files / "mean",
+            )
+        )["count"]
+        == "4503"
+    )
 
 
 def test_wrong_columns_leave_no_file(files, spec):
     (files / "null.csv").write_text("country,a,b,c,d\nDE,0,0,0,0\n,0,0,0,0\n")
     for vectors, column, mechanism, words, code in (
         ("two.parquet", "contry", spec, "did you mean 'country'?", 2),
-        ("null.csv", "country", spec, "must not have empty labels, got one in row 1; fill or drop it first", 1),
+        (
+            "null.csv",
+            "country",
+            spec,
+            "must not have empty labels, got one in row 1; fill or drop it first",
+            1,
+        ),
     ):
-        wrong = run("encode", files / vectors, "--by", column, "-m", mechanism, "-o", files / "x.parquet", code=code)
+        wrong = run(
+            "encode",
+            files / vectors,
+            "--by",
+            column,
+            "-m",
+            mechanism,
+            "-o",
+            files / "x.parquet",
+            code=code,
+        )
         assert words in wrong.stderr
     assert not (files / "x.parquet").exists()
-    wrong = run("encode", files / "one.csv", "--by", "country", "-m", spec, "-o", files / "x.sstq", code=2)
+    wrong = run(
+        "encode",
+        files / "one.csv",
+        "--by",
+        "country",
+        "-m",
+        spec,
+        "-o",
+        files / "x.sstq",
+        code=2,
+    )
     assert "--output must end in .parquet" in wrong.stderr
 
 
@@ -143,7 +235,17 @@ def test_wrong_columns_leave_no_file(files, spec):
 def test_private_groups(files, private, people):
     x, _, diagnosis = people
     group = ("--private-group", files / "diagnosis.npy")
-    run("encode", files / "x.npy", *group, "-m", private, "-o", files / "g.sstq", "--seed", 1)
+    run(
+        "encode",
+        files / "x.npy",
+        *group,
+        "-m",
+        private,
+        "-o",
+        files / "g.sstq",
+        "--seed",
+        1,
+    )
     mechanism = sstq.from_json(private.read_text())
     (stored,) = sstq.read_messages(files / "g.sstq", mechanism)
     assert stored.to_bytes() == mechanism.encode(x, 1, groups=diagnosis).to_bytes()
@@ -155,7 +257,10 @@ def test_private_groups(files, private, people):
     for name in ("means", "means_stderr", "sums", "sums_stderr"):
         np.testing.assert_array_equal(arrays[name], getattr(found, name))
     assert [row["group"] for row in rows] == ["0", "1", "2"]
-    for column, shares in (("share", found.shares), ("share_stderr", found.shares_stderr)):
+    for column, shares in (
+        ("share", found.shares),
+        ("share_stderr", found.shares_stderr),
+    ):
         assert [float(row[column]) for row in rows] == pytest.approx(shares)
     assert json.loads((out / "summary.json").read_text())["epsilon"] == 4.0
 
@@ -166,7 +271,9 @@ def test_a_private_group_of_too_few_people_has_no_mean(files):
     np.save(files / "groups.npy", np.arange(4000) % 2)
     array = ("--private-group", files / "groups.npy")
     run("encode", files / "x.npy", *array, "-m", private, "-o", files / "few.sstq")
-    table = lines(run("aggregate", files / "few.sstq", "-m", private, "-o", files / "few"))
+    table = lines(
+        run("aggregate", files / "few.sstq", "-m", private, "-o", files / "few")
+    )
     arrays, rows = read_archive(files / "few" / "groups.npz"), listed(files / "few")
     few = np.isnan(arrays["means"]).all(axis=1)
     # An empty group is beyond three standard errors in 0.1 % of runs: all six in 1e-17.
@@ -174,27 +281,53 @@ def test_a_private_group_of_too_few_people_has_no_mean(files):
     assert np.isfinite(arrays["sums"]).all()
     for row in rows:
         number = int(row["group"])
-        assert (row["mark"] == "too few", row["norm"] == "") == (few[number], few[number])
+        assert (row["mark"] == "too few", row["norm"] == "") == (
+            few[number],
+            few[number],
+        )
         assert (table[row["group"]][-1] == "too few") == few[number]
 
 
 def test_public_and_private_groups_together(files, private):
     np.save(files / "half.npy", np.load(files / "diagnosis.npy")[sum(SIZES) // 2 :])
     both = ("--by", "country", "--private-group", files / "half.npy")
-    run("encode", files / "two.parquet", *both, "-m", private, "-o", files / "x.parquet")
-    run("aggregate", files / "x.parquet", "--by", "country", "-m", private, "-o", files / "out")
+    run(
+        "encode", files / "two.parquet", *both, "-m", private, "-o", files / "x.parquet"
+    )
+    run(
+        "aggregate",
+        files / "x.parquet",
+        "--by",
+        "country",
+        "-m",
+        private,
+        "-o",
+        files / "out",
+    )
     assert np.load(files / "out" / "mean.npy").shape[1] == 3 * DIM
 
 
-def test_private_groups_are_required_where_there_are_some_and_refused_elsewhere(files, private):
+def test_private_groups_are_required_where_there_are_some_and_refused_elsewhere(
+    files, private
+):
     plain = files / "plain.json"
     plain.write_text(sstq.FrameUnit(DIM, 4.0).to_json())
     np.save(files / "few.npy", np.zeros(3, int))
     np.save(files / "wrong.npy", np.full(sum(SIZES), 3))
     for mechanism, options, words, code in (
-        (private, (), "--private-group must be a .npy file with one integer per person, got None", 2),
+        (
+            private,
+            (),
+            "--private-group must be a .npy file with one integer per person, got None",
+            2,
+        ),
         (private, ("--private-group", files / "few.npy"), "must hold 4503 integers", 1),
-        (private, ("--private-group", files / "wrong.npy"), "from row 0 on: groups must be from 0 to 2, got 3", 1),
+        (
+            private,
+            ("--private-group", files / "wrong.npy"),
+            "from row 0 on: groups must be from 0 to 2, got 3",
+            1,
+        ),
         (
             plain,
             ("--private-group", files / "diagnosis.npy"),

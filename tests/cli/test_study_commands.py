@@ -25,7 +25,17 @@ def round_of(folder, state, values, number, *options):
     """One cohort: question, answer and learn."""
     asked, messages = folder / f"q{number}.json", folder / f"m{number}.sstq"
     run("study", "question", state, "--people", 1000, "--output", asked)
-    run("study", "answer", asked, values, "--most-epsilon", 6, "--output", messages, *options)
+    run(
+        "study",
+        "answer",
+        asked,
+        values,
+        "--most-epsilon",
+        6,
+        "--output",
+        messages,
+        *options,
+    )
     return run("study", "learn", state, messages).stderr
 
 
@@ -37,9 +47,15 @@ def test_words_from_a_new_study_to_a_picture(tmp_path):
     assert "letters 1 to 5" in planned
     assert "total epsilon per person\t6\n" in planned
     # It is no mechanism, and the error says which command shows it.
-    assert "it is the state of a study (sstq study plan" in run("inspect", state, code=1).stderr
+    assert (
+        "it is the state of a study (sstq study plan"
+        in run("inspect", state, code=1).stderr
+    )
     assert "there is no result yet" in run("study", "result", state, code=1).stderr
-    told = [round_of(tmp_path, state, table, number, "--column", "drink") for number in range(3)]
+    told = [
+        round_of(tmp_path, state, table, number, "--column", "drink")
+        for number in range(3)
+    ]
     assert "the result is there" in told[-1]
     output, picture = tmp_path / "result.csv", tmp_path / "result.png"
     shown = run("study", "result", state, "--output", output, "--plot", picture).stdout
@@ -57,7 +73,9 @@ def test_words_above_longest_are_told(tmp_path):
     run("study", "new", state, "--kind", "words", "--epsilon", 6, "--longest", 5)
     none = tmp_path / "none.sstq"
     assert "sstq study question" in run("study", "learn", state, none, code=1).stderr
-    assert "; cohorts left: 1" in round_of(tmp_path, state, table, 0, "--column", "drink")
+    assert "; cohorts left: 1" in round_of(
+        tmp_path, state, table, 0, "--column", "drink"
+    )
     round_of(tmp_path, state, table, 1, "--column", "drink")
     shown = run("study", "result", state)
     others = int(re.search(r"(\d+)% of the people hold others", shown.stderr)[1])
@@ -76,28 +94,47 @@ def test_ranges_columns_and_panels(tmp_path):
     assert "the result is there" in told
     assert "clip" in repr(sstq.studies.Study.from_json(state.read_text()).result)
 
-    state, table = tmp_path / "columns.json", people(tmp_path / "ages.csv", [*range(1000)], "age")
+    state, table = (
+        tmp_path / "columns.json",
+        people(tmp_path / "ages.csv", [*range(1000)], "age"),
+    )
     run("study", "new", state, "--kind", "columns", "--epsilon", 6, "--columns", "age")
     for number in (4, 5):
         round_of(tmp_path, state, table, number)
     assert "age" in run("study", "result", state).output
 
     state, schema = tmp_path / "panel.json", tmp_path / "survey.json"
-    schema.write_text(sstq.Survey(6.0, {"drink": sstq.Choice(["Tea", "coffee"])}).to_json())
+    schema.write_text(
+        sstq.Survey(6.0, {"drink": sstq.Choice(["Tea", "coffee"])}).to_json()
+    )
     table = people(tmp_path / "drinks.csv", DRINKS)
     run("study", "new", state, "--kind", "panel", "--mechanism", schema, "--periods", 3)
     for number in (6, 7):
         round_of(tmp_path, state, table, number)
     picture = tmp_path / "panel.png"
-    assert "coffee" in run("study", "result", state, "--plot", picture, "--question", "drink").output
+    assert (
+        "coffee"
+        in run(
+            "study", "result", state, "--plot", picture, "--question", "drink"
+        ).output
+    )
     assert picture.is_file()
 
 
 def test_wrong_usage(tmp_path):
     state = tmp_path / "study.json"
-    assert "--kind must be" in run("study", "new", state, "--kind", "dance", "--epsilon", 1, code=2).stderr
-    assert "--dim must be an integer" in run("study", "new", state, "--kind", "range", code=2).stderr
-    assert "--epsilon must be" in run("study", "new", state, "--kind", "words", "--epsilon", 99, code=2).stderr
+    assert (
+        "--kind must be"
+        in run("study", "new", state, "--kind", "dance", "--epsilon", 1, code=2).stderr
+    )
+    assert (
+        "--dim must be an integer"
+        in run("study", "new", state, "--kind", "range", code=2).stderr
+    )
+    assert (
+        "--epsilon must be"
+        in run("study", "new", state, "--kind", "words", "--epsilon", 99, code=2).stderr
+    )
     run("study", "new", state, "--kind", "words", "--epsilon", 2, "--longest", 3)
     run("study", "new", state, "--kind", "words", "--epsilon", 2, code=2)
     asked, table = tmp_path / "q.json", people(tmp_path / "people.csv", DRINKS)
@@ -105,12 +142,26 @@ def test_wrong_usage(tmp_path):
     again = tmp_path / "again.json"
     run("study", "question", state, "--people", 10, "--output", again)
     assert again.read_text() == asked.read_text()
-    answer = ("study", "answer", asked, table, "--output", tmp_path / "m.sstq", "--column", "drink")
-    assert "more than --most-epsilon" in run(*answer, "--most-epsilon", 1, code=2).stderr
+    answer = (
+        "study",
+        "answer",
+        asked,
+        table,
+        "--output",
+        tmp_path / "m.sstq",
+        "--column",
+        "drink",
+    )
+    assert (
+        "more than --most-epsilon" in run(*answer, "--most-epsilon", 1, code=2).stderr
+    )
     asked.write_text(json.dumps(json.loads(asked.read_text()) | {"step": 9}))
     run(*answer, "--most-epsilon", 2, code=1)
     state.write_text("{}")
-    assert "study.json: the JSON must be of format" in run("study", "plan", state, "--people", 9, code=1).stderr
+    assert (
+        "study.json: the JSON must be of format"
+        in run("study", "plan", state, "--people", 9, code=1).stderr
+    )
 
 
 def _question(folder):
@@ -126,11 +177,23 @@ def test_try_words(tmp_path):
     assert "tea" in output
     assert "50.00%" in output
     assert "total ε = 6" in output
-    shorter = run("try", table, "--epsilon", 6, "--words", "drink", "--longest", 4).stdout
+    shorter = run(
+        "try", table, "--epsilon", 6, "--words", "drink", "--longest", 4
+    ).stdout
     assert ("tea" in shorter, "coffee" in shorter) == (True, False)
     assert (
         "--column must be one of drink, got None"
-        in run("study", "answer", _question(tmp_path), table, "--most-epsilon", 6, "-o", tmp_path / "m", code=2).stderr
+        in run(
+            "study",
+            "answer",
+            _question(tmp_path),
+            table,
+            "--most-epsilon",
+            6,
+            "-o",
+            tmp_path / "m",
+            code=2,
+        ).stderr
     )
     assert (
         "--words must be one of drink, got 'city'"
@@ -139,7 +202,9 @@ def test_try_words(tmp_path):
 
 
 def test_the_commands_of_the_page(tmp_path, monkeypatch):
-    page = (Path(__file__).parents[2] / "docs" / "studies.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "studies.md").read_text(
+        encoding="utf-8"
+    )
     monkeypatch.chdir(tmp_path)
     people(tmp_path / "first.csv", ["tea"] * 23_500)
     lines = page.split("```sh\n")[1].split("```")[0].splitlines()

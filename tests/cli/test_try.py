@@ -28,7 +28,9 @@ def people(tmp_path, seed):
 
 def test_try_compares_with_the_truth(people):
     """Two z-tests at |z| < 6, false with probability 4e-9."""
-    found = run("try", people, "--epsilon", 3, "--bounds", people.with_name("bounds.json"))
+    found = run(
+        "try", people, "--epsilon", 3, "--bounds", people.with_name("bounds.json")
+    )
     table = [line.split("\t") for line in found.stdout.splitlines()]
     assert table[0] == ["column", "estimate", "±", "true"]
     for (name, *numbers), wanted in zip(table[1:], BOUNDS, strict=True):
@@ -42,7 +44,10 @@ KINDS = {
     "vectors": sstq.SSTQ(2, 4.0),
     "groups": sstq.GroupUnit(2, 4.0, groups=3, clients=2000),
     "categories": sstq.Frequencies(5, 4.0),
-    "survey": sstq.Survey(4.0, {"os": sstq.Choice(["mac", "win"]), "n": sstq.Count(3), "x": sstq.Mean("n")}),
+    "survey": sstq.Survey(
+        4.0,
+        {"os": sstq.Choice(["mac", "win"]), "n": sstq.Count(3), "x": sstq.Mean("n")},
+    ),
     "third party": build("coordinate-sign"),
 }
 
@@ -61,14 +66,23 @@ def test_try_takes_every_mechanism(tmp_path, kind, seed):
         value, stderr, true = map(float, numbers)
         assert abs(value - true) < 6.2 * stderr + 1e-3, name
     if kind == "survey":
-        assert [name for name, *_ in rows][:3] == ["os: mac", "os: win", "os: no answer"]
-    assert "--epsilon must be left out" in run("try", path, "--mechanism", spec, "--epsilon", 1, code=2).stderr
+        assert [name for name, *_ in rows][:3] == [
+            "os: mac",
+            "os: win",
+            "os: no answer",
+        ]
+    assert (
+        "--epsilon must be left out"
+        in run("try", path, "--mechanism", spec, "--epsilon", 1, code=2).stderr
+    )
 
 
 def test_files_that_need_an_option_name_it(tmp_path, people):
     path = tmp_path / "odd.csv"
     path.write_text("id,a\n1,2\n2,3\n")
-    assert "--columns must be given for" in run("try", path, "--epsilon", 3, code=2).stderr
+    assert (
+        "--columns must be given for" in run("try", path, "--epsilon", 3, code=2).stderr
+    )
     wrong = tmp_path / "wrong.json"
     wrong.write_text("[1]")
     run("try", people, "--epsilon", 3, "--bounds", wrong, code=2)
@@ -80,7 +94,10 @@ def test_files_that_need_an_option_name_it(tmp_path, people):
 def test_columns_and_delimiters_are_the_same_for_every_command(tmp_path, seed):
     """The messages of chosen columns are those of the array; the mean of a survey answers as many people."""
     rows = np.random.default_rng(seed).normal(size=(40, 2)).round(3)
-    lines = ["name,bmi,age,note", *(f"p{row},{b},{a},x" for row, (a, b) in enumerate(rows))]
+    lines = [
+        "name,bmi,age,note",
+        *(f"p{row},{b},{a},x" for row, (a, b) in enumerate(rows)),
+    ]
     path = tmp_path / "people.csv"
     path.write_text("\n".join(lines).replace(",", ";"))
     np.save(tmp_path / "rows.npy", rows)
@@ -88,19 +105,54 @@ def test_columns_and_delimiters_are_the_same_for_every_command(tmp_path, seed):
     spec.write_text(mechanism.to_json())
     reading = ("--columns", "age,bmi")
     for name, options in (("people.csv", reading), ("rows.npy", ())):
-        run("encode", tmp_path / name, "-m", spec, "-o", f"{tmp_path / name}.sstq", "--seed", 3, *options)
-    stored = [next(sstq.read_messages(f"{tmp_path / name}.sstq", mechanism)) for name in ("people.csv", "rows.npy")]
-    assert stored[0].to_bytes() == stored[1].to_bytes() == mechanism.encode(rows, rng=3).to_bytes()
+        run(
+            "encode",
+            tmp_path / name,
+            "-m",
+            spec,
+            "-o",
+            f"{tmp_path / name}.sstq",
+            "--seed",
+            3,
+            *options,
+        )
+    stored = [
+        next(sstq.read_messages(f"{tmp_path / name}.sstq", mechanism))
+        for name in ("people.csv", "rows.npy")
+    ]
+    assert (
+        stored[0].to_bytes()
+        == stored[1].to_bytes()
+        == mechanism.encode(rows, rng=3).to_bytes()
+    )
     run("try", path, "--epsilon", 3, *reading)
     run("clip", path, "-m", spec, *reading)
-    assert "such as bmi,age" in run("encode", path, "-m", spec, "-o", tmp_path / "no.sstq", code=2).stderr
+    assert (
+        "such as bmi,age"
+        in run("encode", path, "-m", spec, "-o", tmp_path / "no.sstq", code=2).stderr
+    )
 
 
 def test_spec_takes_bounds(people, tmp_path):
     output = tmp_path / "m.json"
     bounds = people.with_name("bounds.json")
-    run("spec", "--dim", 2, "--epsilon", 3, "--name", "frameunit", "--bounds", bounds, "-o", output)
-    assert sstq.from_json(output.read_text()).bounds == (("age", 0.0, 110.0), ("bmi", 10.0, 60.0))
+    run(
+        "spec",
+        "--dim",
+        2,
+        "--epsilon",
+        3,
+        "--name",
+        "frameunit",
+        "--bounds",
+        bounds,
+        "-o",
+        output,
+    )
+    assert sstq.from_json(output.read_text()).bounds == (
+        ("age", 0.0, 110.0),
+        ("bmi", 10.0, 60.0),
+    )
 
 
 def test_an_address_without_a_scheme_is_named(people):
@@ -112,8 +164,14 @@ def test_a_dead_address_is_reported_at_once(caplog):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     start = time.monotonic()
-    with caplog.at_level(logging.WARNING), pytest.raises(ValueError, match="no answer from"):
+    with (
+        caplog.at_level(logging.WARNING),
+        pytest.raises(ValueError, match="no answer from"),
+    ):
         Client(f"http://127.0.0.1:{port}/rooms", most_epsilon=1.0, patience=3.0)
     (record,) = caplog.records
-    assert re.fullmatch(f"no answer from 127.0.0.1:{port}: .*; retrying for 3 seconds", record.getMessage())
+    assert re.fullmatch(
+        f"no answer from 127.0.0.1:{port}: .*; retrying for 3 seconds",
+        record.getMessage(),
+    )
     assert record.created - time.time() + time.monotonic() - start < 2

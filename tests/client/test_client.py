@@ -56,17 +56,33 @@ sys.exit("the server needs nothing?")
 
 def test_rows_that_cannot_be_encoded_are_answered(server, tmp_path, caplog):
     """The collector sees who answers, so a bad row is a message like any other."""
-    bad = [*X[:2].tolist(), [np.nan] * 6, [np.inf, 0, 0, 0, 0, 0], [None, 1, 1, 1, 1, 1]]
+    bad = [
+        *X[:2].tolist(),
+        [np.nan] * 6,
+        [np.inf, 0, 0, 0, 0, 0],
+        [None, 1, 1, 1, 1, 1],
+    ]
     before = server.status("steps")["received"]
     token = server.sender("steps")
     assert Client(f"{server.url}/steps", most_epsilon=2.0, token=token).send(bad) == 5
-    assert "3 of 5 vectors cannot be encoded; zero vectors are sent in their place" in caplog.text
+    assert (
+        "3 of 5 vectors cannot be encoded; zero vectors are sent in their place"
+        in caplog.text
+    )
     np.save(tmp_path / "x.npy", np.array(bad, dtype=float))
     sending = ("send", f"{server.url}/steps", tmp_path / "x.npy", "--most-epsilon", 2)
     assert "acknowledged" in sstq_run(*sending, SSTQ_SEND_TOKEN=token)
     assert server.status("steps")["received"] == before + 10
     (tmp_path / "x.csv").write_text("id;a;b;c;d;e;f\n1;0;0;0;0;0;1\n2;0;0;;0;0;1\n")
-    sending = ("send", f"{server.url}/steps", tmp_path / "x.csv", "--most-epsilon", 2, "--columns", "a,b,c,d,e,f")
+    sending = (
+        "send",
+        f"{server.url}/steps",
+        tmp_path / "x.csv",
+        "--most-epsilon",
+        2,
+        "--columns",
+        "a,b,c,d,e,f",
+    )
     assert "acknowledged\t2" in sstq_run(*sending, SSTQ_SEND_TOKEN=token)
 
 
@@ -91,7 +107,12 @@ def test_a_pinned_key_is_checked(server):
 
 def test_a_ledger_is_charged_once_per_call_and_before_anything_leaves(server, tmp_path):
     ledger = Ledger(tmp_path / "me.ledger", 4.5)
-    client = Client(f"{server.url}/steps", most_epsilon=2.0, ledger=ledger, token=server.sender("steps"))
+    client = Client(
+        f"{server.url}/steps",
+        most_epsilon=2.0,
+        ledger=ledger,
+        token=server.sender("steps"),
+    )
     client.send(X)
     client.send(X[:1])
     assert len(ledger.entries) == 2
@@ -104,8 +125,15 @@ def test_a_ledger_is_charged_once_per_call_and_before_anything_leaves(server, tm
 def test_messages_are_checked_before_anything_leaves(server, tmp_path):
     server.create("batches", MECHANISM, most_messages=10, senders="token")
     ledger = Ledger(tmp_path / "me.ledger", 2.0)
-    client = Client(f"{server.url}/batches", most_epsilon=2.0, ledger=ledger, token=server.sender("batches"))
-    with pytest.raises(ValueError, match="messages must come from the campaign's mechanism"):
+    client = Client(
+        f"{server.url}/batches",
+        most_epsilon=2.0,
+        ledger=ledger,
+        token=server.sender("batches"),
+    )
+    with pytest.raises(
+        ValueError, match="messages must come from the campaign's mechanism"
+    ):
         client.send_messages(sstq.FrameUnit(dim=6, epsilon=1.0).encode(X))
     with pytest.raises(ValueError, match="encoded with secret randomness"):
         client.send_messages(MECHANISM.encode(X, 1))
@@ -115,8 +143,12 @@ def test_messages_are_checked_before_anything_leaves(server, tmp_path):
     assert (seen, len(ledger.entries)) == ([10, 10, 7], 1)
     server.wait("batches", 27)
     expected = MECHANISM.aggregator().update(sent)
-    (tmp_path / "state.npz").write_bytes(server.administer("GET", "/v1/campaigns/batches/state").content)
-    assert np.array_equal(MECHANISM.load_aggregator(tmp_path / "state.npz").sums(), expected.sums())
+    (tmp_path / "state.npz").write_bytes(
+        server.administer("GET", "/v1/campaigns/batches/state").content
+    )
+    assert np.array_equal(
+        MECHANISM.load_aggregator(tmp_path / "state.npz").sums(), expected.sums()
+    )
 
 
 class Stubborn(BaseHTTPRequestHandler):
@@ -124,7 +156,11 @@ class Stubborn(BaseHTTPRequestHandler):
 
     def do_GET(self):
         document = self.server.campaign.document([self.server.key.public])
-        self._answer(200, self.server.change(document), {"SSTQ-Signature": self.server.key.sign(document)})
+        self._answer(
+            200,
+            self.server.change(document),
+            {"SSTQ-Signature": self.server.key.sign(document)},
+        )
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -133,9 +169,13 @@ class Stubborn(BaseHTTPRequestHandler):
         if tries == 1:
             self.close_connection = True
         elif tries == 2:
-            self._answer(503, b'{"status": 503, "detail": "Busy."}', {"Retry-After": "0"})
+            self._answer(
+                503, b'{"status": 503, "detail": "Busy."}', {"Retry-After": "0"}
+            )
         else:
-            self._answer(200, b'{"count": %s}' % self.headers["SSTQ-Count"].encode(), {})
+            self._answer(
+                200, b'{"count": %s}' % self.headers["SSTQ-Count"].encode(), {}
+            )
 
     def _answer(self, status, body, headers):
         self.send_response(status)
@@ -152,7 +192,10 @@ class Stubborn(BaseHTTPRequestHandler):
 def stubborn(monkeypatch):
     monkeypatch.setattr("sstq.client.sending._FIRST_PAUSE", 0.01)
     with HTTPServer(("127.0.0.1", 0), Stubborn) as listening:
-        listening.campaign, listening.key = Campaign("steps", MECHANISM), SigningKey.generate()
+        listening.campaign, listening.key = (
+            Campaign("steps", MECHANISM),
+            SigningKey.generate(),
+        )
         listening.seen, listening.change = [], lambda document: document
         thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
         thread.start()
@@ -172,21 +215,30 @@ def test_a_receipt_of_another_upload_is_none(stubborn, monkeypatch):
     stubborn.seen += [None, None]  # the next try is answered
     answered = Stubborn._answer
     other = {b'{"count": 24}': b'{"count": 23}'}
-    monkeypatch.setattr(Stubborn, "_answer", lambda *a: answered(*a[:2], other.get(a[2], a[2]), a[3]))
+    monkeypatch.setattr(
+        Stubborn, "_answer", lambda *a: answered(*a[:2], other.get(a[2], a[2]), a[3])
+    )
     client = Client(stubborn.url, most_epsilon=2.0, token="of a sender", patience=0.0)  # noqa: S106
     with pytest.raises(DeliveryError, match=r"the receipt of .* is for another upload"):
         client.send(X)
 
 
 def test_a_changed_document_is_refused(stubborn):
-    stubborn.change = lambda document: document.replace(b'"most_messages":1,', b'"most_messages":2,')
-    with pytest.raises(ValueError, match="signature is wrong, so it may have been tampered with"):
+    stubborn.change = lambda document: document.replace(
+        b'"most_messages":1,', b'"most_messages":2,'
+    )
+    with pytest.raises(
+        ValueError, match="signature is wrong, so it may have been tampered with"
+    ):
         Client(stubborn.url, most_epsilon=2.0)
 
 
 def test_a_redirect_is_not_followed(stubborn, monkeypatch):
     """Who else answers would get the token, and could be a shuffler of its own."""
-    answered, elsewhere = Stubborn._answer, {"Location": f"{stubborn.url.removesuffix('steps')}other"}
+    answered, elsewhere = (
+        Stubborn._answer,
+        {"Location": f"{stubborn.url.removesuffix('steps')}other"},
+    )
     asked = []
 
     def redirect(handler, _, body, __):
@@ -206,7 +258,12 @@ def test_an_answer_that_is_cut_off_is_asked_for_again(stubborn):
 
     def once(handler, status, body, headers):
         is_cut = handler.command == "POST" and bool(cut)
-        answer(handler, status, b"" if is_cut else body, {**headers, "Content-Length": str(len(body))})
+        answer(
+            handler,
+            status,
+            b"" if is_cut else body,
+            {**headers, "Content-Length": str(len(body))},
+        )
         if is_cut:
             cut.pop()
             handler.close_connection = True
@@ -228,7 +285,9 @@ def test_an_address_that_cannot_be(url):
 
 def test_the_commands_from_the_mechanism_to_the_state(server, tmp_path):
     (tmp_path / "m.json").write_text(MECHANISM.to_json())
-    (tmp_path / "terms.json").write_text(json.dumps({"labels": list("abcdef"), "image_shape": [2, 3]}))
+    (tmp_path / "terms.json").write_text(
+        json.dumps({"labels": list("abcdef"), "image_shape": [2, 3]})
+    )
     np.save(tmp_path / "x.npy", X)
     administrator = {"SSTQ_URL": server.url, "SSTQ_ADMINISTRATOR_TOKEN": ADMINISTRATOR}
 
@@ -236,12 +295,26 @@ def test_the_commands_from_the_mechanism_to_the_state(server, tmp_path):
         return sstq_run("campaign", *arguments, code=code, **administrator)
 
     options = ("-m", tmp_path / "m.json", "--terms", tmp_path / "terms.json")
-    assert MECHANISM.digest() in campaign("create", "walks", *options, "--senders", "token")
+    assert MECHANISM.digest() in campaign(
+        "create", "walks", *options, "--senders", "token"
+    )
     assert "already" in campaign("create", "walks", "-m", tmp_path / "m.json", code=1)
-    assert "--closes must be a time" in campaign("create", "b", "-m", tmp_path / "m.json", "--closes", "5", code=2)
-    renewed = server.administer("PATCH", "/v1/campaigns/walks", json={"renew": ["send_token"]}).json()["send_token"]
+    assert "--closes must be a time" in campaign(
+        "create", "b", "-m", tmp_path / "m.json", "--closes", "5", code=2
+    )
+    renewed = server.administer(
+        "PATCH", "/v1/campaigns/walks", json={"renew": ["send_token"]}
+    ).json()["send_token"]
     url, ledger = f"{server.url}/walks", tmp_path / "me.ledger"
-    sending = ("send", url, tmp_path / "x.npy", "--most-epsilon", "2", "--ledger", ledger)
+    sending = (
+        "send",
+        url,
+        tmp_path / "x.npy",
+        "--most-epsilon",
+        "2",
+        "--ledger",
+        ledger,
+    )
     assert "pass --total-epsilon" in sstq_run(*sending, code=2)
     said = sstq_run(*sending, "--total-epsilon", "4", SSTQ_SEND_TOKEN=renewed)
     assert "messages acknowledged" in said
@@ -257,11 +330,19 @@ def test_the_commands_from_the_mechanism_to_the_state(server, tmp_path):
     campaign("export", "walks", "-o", tmp_path / "walks.npz")
     assert MECHANISM.load_aggregator(tmp_path / "walks.npz").count == 24
     campaign("export", "walks", "-o", tmp_path / "walks.csv")
-    assert (tmp_path / "walks.csv").read_text().startswith("coordinate,label,value,stderr,half_width\n0,a,")
-    assert "--force" in campaign("export", "walks", "-o", tmp_path / "walks.csv", code=2)
+    assert (
+        (tmp_path / "walks.csv")
+        .read_text()
+        .startswith("coordinate,label,value,stderr,half_width\n0,a,")
+    )
+    assert "--force" in campaign(
+        "export", "walks", "-o", tmp_path / "walks.csv", code=2
+    )
     campaign("close", "walks")
     assert "closed" in campaign("show", "walks")
-    assert "sent to this campaign before" in sstq_run(*sending, code=2, SSTQ_SEND_TOKEN=renewed)
+    assert "sent to this campaign before" in sstq_run(
+        *sending, code=2, SSTQ_SEND_TOKEN=renewed
+    )
     assert "410" in sstq_run(*sending, "--again", code=1, SSTQ_SEND_TOKEN=renewed)
     assert len(campaign("tokens", "once", "--count", "3").split()) == 3
 
@@ -270,12 +351,22 @@ def test_what_cannot_be_served_is_one_sentence(tmp_path):
     folder = tmp_path / "collector"
 
     def serve(*arguments, code):
-        return " ".join(sstq_run("serve", "--folder", folder, "--port", "0", *arguments, code=code).split())
+        return " ".join(
+            sstq_run(
+                "serve", "--folder", folder, "--port", "0", *arguments, code=code
+            ).split()
+        )
 
     nowhere = "postgresql+psycopg://127.0.0.1:9/nothing"
-    assert "the database is not available: connection failed" in serve("--database", nowhere, code=1)
-    assert "--behind-proxy must be the addresses of a proxy with TLS" in serve("--host", "192.0.2.1", code=2)
-    assert "port must be an integer in [0, 65535], got 99999" in serve("--port", "99999", code=2)
+    assert "the database is not available: connection failed" in serve(
+        "--database", nowhere, code=1
+    )
+    assert "--behind-proxy must be the addresses of a proxy with TLS" in serve(
+        "--host", "192.0.2.1", code=2
+    )
+    assert "port must be an integer in [0, 65535], got 99999" in serve(
+        "--port", "99999", code=2
+    )
     folder = tmp_path / "file"
     folder.touch()
     assert f"--folder must be a folder, got the file {folder}" in serve(code=2)
@@ -284,25 +375,40 @@ def test_what_cannot_be_served_is_one_sentence(tmp_path):
 def test_what_the_collector_would_refuse_costs_nothing(server, tmp_path):
     """A wrong token, a quota that is too small, and a campaign that was closed before its time."""
     ledger = Ledger(tmp_path / "me.ledger", 100.0)
-    made = server.administer("POST", "/v1/campaigns/steps/senders", json={"people": 3}).json()
+    made = server.administer(
+        "POST", "/v1/campaigns/steps/senders", json={"people": 3}
+    ).json()
     url = f"{server.url}/steps"
     client = Client(url, most_epsilon=2.0, ledger=ledger, token=made["send_token"])
-    with pytest.raises(ValueError, match="the token pays for 3 more people, not 4; nothing was sent"):
+    with pytest.raises(
+        ValueError, match="the token pays for 3 more people, not 4; nothing was sent"
+    ):
         client.send(X[:4])
     assert ledger.entries == ()
     assert client.send(X[:2]) == 2
-    with pytest.raises(ValueError, match="the token pays for 1 more people, not 2; nothing was sent"):
+    with pytest.raises(
+        ValueError, match="the token pays for 1 more people, not 2; nothing was sent"
+    ):
         client.send(X[:2])
-    with pytest.raises(ValueError, match=r"403.* not that of a sender.*nothing was sent"):
+    with pytest.raises(
+        ValueError, match=r"403.* not that of a sender.*nothing was sent"
+    ):
         Client(url, most_epsilon=2.0, ledger=ledger, token="wrong").send(X[:1])  # noqa: S106
-    once = server.administer("POST", "/v1/campaigns/once/tokens", json={"count": 1}).json()["tokens"]
+    once = server.administer(
+        "POST", "/v1/campaigns/once/tokens", json={"count": 1}
+    ).json()["tokens"]
     person = Client(f"{server.url}/once", most_epsilon=2.0, ledger=ledger, token=once)
     assert person.send(X[0]) == 1
     with pytest.raises(ValueError, match="the token was used before; nothing was sent"):
         person.send(X[0])
     server.create("brief", MECHANISM)
     late = Client(f"{server.url}/brief", most_epsilon=2.0, ledger=ledger)
-    assert server.administer("PATCH", "/v1/campaigns/brief", json={"closed": True}).status_code == 200
+    assert (
+        server.administer(
+            "PATCH", "/v1/campaigns/brief", json={"closed": True}
+        ).status_code
+        == 200
+    )
     with pytest.raises(ValueError, match=r"410.* closed; nothing was sent"):
         late.send(X[0])
     assert (len(ledger.entries), late.outbox.messages()) == (2, 0)

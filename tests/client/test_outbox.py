@@ -33,7 +33,9 @@ class Moody(Quiet):
     def reply(self, body):
         if self.command == "GET":
             document = self.server.campaign.document([self.server.key.public])
-            self.answer(200, document, {"SSTQ-Signature": self.server.key.sign(document)})
+            self.answer(
+                200, document, {"SSTQ-Signature": self.server.key.sign(document)}
+            )
             return
         key = self.headers["Idempotency-Key"]
         self.server.seen.append((key, body, self.headers["Authorization"]))
@@ -47,14 +49,24 @@ class Moody(Quiet):
             self.server.stored[key] = body
             self.answer(200, b'{"count": %s}' % self.headers["SSTQ-Count"].encode(), {})
         else:
-            self.answer(status, b'{"status": %d, "detail": "Status %d."}' % (status, status), {})
+            self.answer(
+                status, b'{"status": %d, "detail": "Status %d."}' % (status, status), {}
+            )
 
 
 @pytest.fixture
 def server():
-    state = {"seen": [], "stored": {}, "answers": [], "arrived": threading.Event(), "enough": threading.Event()}
+    state = {
+        "seen": [],
+        "stored": {},
+        "answers": [],
+        "arrived": threading.Event(),
+        "enough": threading.Event(),
+    }
     key = SigningKey.generate()
-    with listening(Moody, campaign=Campaign("steps", MECHANISM), key=key, **state) as running:
+    with listening(
+        Moody, campaign=Campaign("steps", MECHANISM), key=key, **state
+    ) as running:
         yield running
         running.enough.set()
 
@@ -65,15 +77,24 @@ def ledger(tmp_path):
 
 
 def client_of(server, **options):
-    return Client(f"{server.url}/{server.campaign.name}", **{"most_epsilon": 2.0, "patience": 0.0} | options)
+    return Client(
+        f"{server.url}/{server.campaign.name}",
+        **{"most_epsilon": 2.0, "patience": 0.0} | options,
+    )
 
 
 def test_what_is_not_acknowledged_waits_and_is_sent_again_as_it_was(server, ledger):
     server.answers = [503, 500]
     client = client_of(server, ledger=ledger)
-    with pytest.raises(DeliveryError, match=r"0 of 1 messages were stored, 1 wait in the outbox .*me\.ledger\.outbox"):
+    with pytest.raises(
+        DeliveryError,
+        match=r"0 of 1 messages were stored, 1 wait in the outbox .*me\.ledger\.outbox",
+    ):
         client.send(X[0])
-    with pytest.raises(DeliveryError, match=r"1 messages to steps wait in the outbox .* send_waiting\(\)") as error:
+    with pytest.raises(
+        DeliveryError,
+        match=r"1 messages to steps wait in the outbox .* send_waiting\(\)",
+    ) as error:
         client.send(X[1])
     assert error.value.waiting == 1
     # As after a restart.
@@ -103,13 +124,21 @@ def test_a_refusal_for_good_says_what_became_of_the_budget(server, ledger, statu
     server.answers = [status]
     client = client_of(server, ledger=ledger)
     problem = rf"\({status}\): Status {status}\. \(0 of 1 messages were stored, the others were refused for good\)\. "
-    with pytest.raises(DeliveryError, match=problem + r"Whoever .* so its epsilon = 2\.0 stays spent") as error:
+    with pytest.raises(
+        DeliveryError, match=problem + r"Whoever .* so its epsilon = 2\.0 stays spent"
+    ) as error:
         client.send(X[0])
-    assert (error.value.waiting, client.send_waiting(), len(ledger.entries)) == (0, 0, 1)
+    assert (error.value.waiting, client.send_waiting(), len(ledger.entries)) == (
+        0,
+        0,
+        1,
+    )
 
 
 @pytest.mark.parametrize("status", [302, 401, 403, 404, 405, 425, 501, 521])
-def test_what_another_token_or_another_server_could_change_is_no_refusal_for_good(server, ledger, status):
+def test_what_another_token_or_another_server_could_change_is_no_refusal_for_good(
+    server, ledger, status
+):
     """Such as a wrong token, a portal that redirects, or a proxy that knows nothing of the collector."""
     server.answers = [status]
     with pytest.raises(DeliveryError, match="1 wait"):
@@ -126,16 +155,38 @@ def test_single_use_tokens_wait_with_their_messages(server, ledger):
     with pytest.raises(DeliveryError, match="1 of 4 messages were stored, 2 wait"):
         client.send(X[:4])
     assert client_of(server, ledger=ledger).send_waiting() == 2
-    assert [token for *_, token in server.seen] == [f"Bearer {token}" for token in "abccd"]
+    assert [token for *_, token in server.seen] == [
+        f"Bearer {token}" for token in "abccd"
+    ]
     assert (len(server.stored), len(ledger.entries)) == (3, 1)
 
 
 SPOILED = {
-    "no token": ({"senders": "token"}, {}, "token must be given: steps takes messages with a token only"),
-    "not open yet": ({"opens": NOW + timedelta(days=1)}, {}, r"steps opens at 20.*Z, and it is 20.*nothing was sent"),
-    "closed": ({"closes": NOW - timedelta(days=1)}, {}, r"steps closed at 20.*Z, and it is 20.*nothing was sent"),
-    "too few tokens": ({"senders": "single-use"}, {"token": ["a"]}, "one vector per single-use token, got 2 and 1"),
-    "a batch of strangers": ({}, {}, "one person's vector without a sender's token, got 2"),
+    "no token": (
+        {"senders": "token"},
+        {},
+        "token must be given: steps takes messages with a token only",
+    ),
+    "not open yet": (
+        {"opens": NOW + timedelta(days=1)},
+        {},
+        r"steps opens at 20.*Z, and it is 20.*nothing was sent",
+    ),
+    "closed": (
+        {"closes": NOW - timedelta(days=1)},
+        {},
+        r"steps closed at 20.*Z, and it is 20.*nothing was sent",
+    ),
+    "too few tokens": (
+        {"senders": "single-use"},
+        {"token": ["a"]},
+        "one vector per single-use token, got 2 and 1",
+    ),
+    "a batch of strangers": (
+        {},
+        {},
+        "one person's vector without a sender's token, got 2",
+    ),
 }
 
 
@@ -199,7 +250,14 @@ def test_a_program_that_is_killed_sends_and_pays_once(server, ledger, death):
     """Killed after the last step it cannot know that all is done; a name of the answer would tell it."""
 
     def run(*step):
-        arguments = [sys.executable, "-c", PROGRAM, f"{server.url}/steps", str(ledger.path), *step]
+        arguments = [
+            sys.executable,
+            "-c",
+            PROGRAM,
+            f"{server.url}/steps",
+            str(ledger.path),
+            *step,
+        ]
         return subprocess.run(arguments, capture_output=True, text=True, check=False)
 
     charged, sent, waiting = DEATHS[death]
@@ -222,8 +280,12 @@ def place_of(server, ledger):
 
 def test_an_unpaid_answer_is_not_sent_without_the_ledger(server, ledger):
     place, path = place_of(server, ledger)
-    Outbox(place, path).put("steps 1", [Upload("00" * 16, 1, b"\x00\x00")], [], needs_ledger=True)
-    with pytest.raises(ValueError, match="ledger must be given: the ledger pays for what waits"):
+    Outbox(place, path).put(
+        "steps 1", [Upload("00" * 16, 1, b"\x00\x00")], [], needs_ledger=True
+    )
+    with pytest.raises(
+        ValueError, match="ledger must be given: the ledger pays for what waits"
+    ):
         client_of(server, outbox=path).send_waiting()
     assert not server.seen
     assert client_of(server, ledger=ledger).send_waiting() == 1
@@ -232,7 +294,15 @@ def test_an_unpaid_answer_is_not_sent_without_the_ledger(server, ledger):
 
 def sending(server, folder, *arguments, code=0):
     """What `sstq send` prints, its state being in a folder."""
-    command = ["send", f"{server.url}/steps", *arguments, "--most-epsilon", 2, "--ledger", folder / "me.ledger"]
+    command = [
+        "send",
+        f"{server.url}/steps",
+        *arguments,
+        "--most-epsilon",
+        2,
+        "--ledger",
+        folder / "me.ledger",
+    ]
     environment = {"XDG_STATE_HOME": str(folder / "state")}
     found = CliRunner().invoke(app, [str(part) for part in command], env=environment)
     assert found.exit_code == code, (found.output, found.exception)
@@ -245,7 +315,9 @@ def files(folder, *contents):
     return [folder / f"{name}.npy" for name, _ in contents]
 
 
-def test_the_command_counts_a_file_as_sent_when_it_was_acknowledged(server, tmp_path, ledger, monkeypatch):
+def test_the_command_counts_a_file_as_sent_when_it_was_acknowledged(
+    server, tmp_path, ledger, monkeypatch
+):
     monkeypatch.setattr("sstq.client.sending._PASSING", {None})
     one, copy, two = files(tmp_path, ("one", X[0]), ("copy", X[0]), ("two", X[1]))
     server.answers = [503, 410]
@@ -253,7 +325,9 @@ def test_the_command_counts_a_file_as_sent_when_it_was_acknowledged(server, tmp_
     assert "1 wait in the outbox" in waits
     assert "Run the same command again" in waits
     assert stat.S_IMODE(os.stat(tmp_path / "state" / "sstq").st_mode) == 0o700
-    assert stat.S_IMODE(os.stat(tmp_path / "state" / "sstq" / "outbox").st_mode) == 0o600
+    assert (
+        stat.S_IMODE(os.stat(tmp_path / "state" / "sstq" / "outbox").st_mode) == 0o600
+    )
     # The copy has the same content: the message that waits is its own.
     refused = sending(server, tmp_path, copy, code=1)
     assert "refused for good" in refused
@@ -262,7 +336,9 @@ def test_the_command_counts_a_file_as_sent_when_it_was_acknowledged(server, tmp_
     # It was never acknowledged, so it does not count as sent.
     assert "messages acknowledged 1" in sending(server, tmp_path, one)
     for again in ([one], [copy], [two, one]):
-        assert "sent to this campaign before" in sending(server, tmp_path, *again, code=2)
+        assert "sent to this campaign before" in sending(
+            server, tmp_path, *again, code=2
+        )
     assert (len(server.stored), len(ledger.entries)) == (1, 2)
     assert "messages acknowledged 1" in sending(server, tmp_path, two)
     assert "messages acknowledged 1" in sending(server, tmp_path, two, "--again")
@@ -274,7 +350,9 @@ def test_the_command_sends_first_what_waits(server, tmp_path, ledger, monkeypatc
     one, two = files(tmp_path, ("one", X[0]), ("two", X[1]))
     server.answers = [503]
     sending(server, tmp_path, one, code=1)
-    assert "send the others by themselves" in sending(server, tmp_path, one, two, code=1)
+    assert "send the others by themselves" in sending(
+        server, tmp_path, one, two, code=1
+    )
     assert (len(server.stored), len(ledger.entries)) == (1, 1)
     server.answers = [503]
     sending(server, tmp_path, two, code=1)
@@ -287,10 +365,20 @@ def test_the_command_sends_first_what_waits(server, tmp_path, ledger, monkeypatc
 def test_the_command_is_killed_before_it_is_answered(server, tmp_path, ledger):
     (one,) = files(tmp_path, ("one", X[0]))
     server.answers = [None]
-    command = ["send", f"{server.url}/steps", one, "--most-epsilon", 2, "--ledger", ledger.path]
+    command = [
+        "send",
+        f"{server.url}/steps",
+        one,
+        "--most-epsilon",
+        2,
+        "--ledger",
+        ledger.path,
+    ]
     environment = os.environ | {"XDG_STATE_HOME": str(tmp_path / "state")}
     program = "from sstq.cli import main; main()"
-    with subprocess.Popen([sys.executable, "-c", program, *map(str, command)], env=environment) as running:
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, command)], env=environment
+    ) as running:
         assert server.arrived.wait(PATIENCE)
         running.kill()
     server.enough.set()
@@ -302,8 +390,15 @@ def test_the_command_is_killed_before_it_is_answered(server, tmp_path, ledger):
 
 def test_processes_that_share_an_outbox_send_one_after_the_other(server, ledger):
     server.answers = [None]
-    threads = [threading.Thread(target=client_of(server, ledger=ledger, patience=PATIENCE).send, args=(X[0],))]
-    threads.append(threading.Thread(target=client_of(server, ledger=ledger).send, args=(X[1],)))
+    threads = [
+        threading.Thread(
+            target=client_of(server, ledger=ledger, patience=PATIENCE).send,
+            args=(X[0],),
+        )
+    ]
+    threads.append(
+        threading.Thread(target=client_of(server, ledger=ledger).send, args=(X[1],))
+    )
     threads[0].start()
     assert server.arrived.wait(PATIENCE)
     threads[1].start()
@@ -324,7 +419,9 @@ def test_an_outbox_is_private_and_never_replaced(tmp_path):
     assert Outbox("steps", path).still_wait(["week 12"]) == ["week 12"]
     with sqlite3.connect(path) as database:
         database.execute("PRAGMA user_version = 7")
-    with pytest.raises(ValueError, match="the outbox has version 7, this library reads 1"):
+    with pytest.raises(
+        ValueError, match="the outbox has version 7, this library reads 1"
+    ):
         Outbox("steps", path)
     path.write_bytes(b"no database" * 100)
     with pytest.raises(ValueError, match="not an outbox, or it is damaged"):

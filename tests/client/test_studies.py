@@ -19,14 +19,19 @@ from tests.service.studying import begin, next_stage, panel, stage_of, words
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("collector"), messages_per_second=0, reads_per_second=0) as running:
+    with serving(
+        tmp_path_factory.mktemp("collector"), messages_per_second=0, reads_per_second=0
+    ) as running:
         yield running
 
 
 def person(server, name, folder, who="me", **options):
     """A client of one person's device."""
     outbox = None if "ledger" in options else folder / f"{who}.outbox"
-    return Client(f"{server.url}/{name}", **{"most_epsilon": 6.0, "outbox": outbox, "patience": 5.0} | options)
+    return Client(
+        f"{server.url}/{name}",
+        **{"most_epsilon": 6.0, "outbox": outbox, "patience": 5.0} | options,
+    )
 
 
 def test_everybody_answers_one_stage_and_asks_in_vain_again(server, tmp_path):
@@ -62,7 +67,9 @@ def test_the_ledger_has_one_entry_per_study(server, tmp_path):
     assert person(server, "paid", tmp_path, ledger=ledger).take_part("tea") is None
     assert [entry.round_id for entry in ledger.entries] == [f"study {study.identifier}"]
     # Another outbox, as after moving to another device: the ledger knows.
-    elsewhere = person(server, "paid", tmp_path, ledger=ledger, outbox=tmp_path / "other.outbox")
+    elsewhere = person(
+        server, "paid", tmp_path, ledger=ledger, outbox=tmp_path / "other.outbox"
+    )
     assert elsewhere.take_part("tea") is None
     assert (server.status("paid")["received"], len(ledger.entries)) == (1, 1)
     # What the ledger does not pay for is not sent, and may be answered when it does.
@@ -74,7 +81,10 @@ def test_the_ledger_has_one_entry_per_study(server, tmp_path):
     assert server.status("dear")["received"] == 0
     rich = Ledger(tmp_path / "rich.ledger", 6.0)
     outbox = tmp_path / "poor.ledger.outbox"
-    assert person(server, "dear", tmp_path, ledger=rich, outbox=outbox).take_part("tea") is None
+    assert (
+        person(server, "dear", tmp_path, ledger=rich, outbox=outbox).take_part("tea")
+        is None
+    )
     assert server.status("dear")["received"] == 1
 
 
@@ -83,7 +93,9 @@ def test_it_needs_a_file_that_remembers(server):
     client = Client(f"{server.url}/file", most_epsilon=6.0)
     with pytest.raises(ValueError, match="outbox must be a file"):
         client.take_part("tea")
-    with pytest.raises(ValueError, match=r"file is a study; nothing was sent\. Call take_part"):
+    with pytest.raises(
+        ValueError, match=r"file is a study; nothing was sent\. Call take_part"
+    ):
         client.send([[0.0]])
     with pytest.raises(ValueError, match="need a sender's token"):
         client.send_messages(client.campaign.question.encode(["tea"]))
@@ -95,9 +107,13 @@ def test_it_needs_a_file_that_remembers(server):
 
 def test_a_single_use_token_that_was_used_is_told(server, tmp_path):
     begin(server, "tokens", words(), 100, senders="single-use")
-    token = server.administer("POST", "/v1/campaigns/tokens/tokens", json={"count": 1}).json()["tokens"][0]
+    token = server.administer(
+        "POST", "/v1/campaigns/tokens/tokens", json={"count": 1}
+    ).json()["tokens"][0]
     assert person(server, "tokens", tmp_path, token=token).take_part("tea") is None
-    with pytest.raises(ValueError, match="the token was used before: you have answered"):
+    with pytest.raises(
+        ValueError, match="the token was used before: you have answered"
+    ):
         person(server, "tokens", tmp_path, "again", token=token).take_part("tea")
 
 
@@ -108,7 +124,8 @@ def test_a_device_draws_its_period_and_comes_again(server, tmp_path, monkeypatch
         monkeypatch.setattr("sstq.client.sending.draw_turn", lambda _, turn=turn: turn)
         again = person(server, "year", tmp_path, who).take_part(1)
         assert again == stage.closes + timedelta(hours=turn - 2)
-        monkeypatch.setattr("sstq.client.sending.draw_turn", lambda _: 1)  # it is drawn once
+        # it is drawn once
+        monkeypatch.setattr("sstq.client.sending.draw_turn", lambda _: 1)
         assert person(server, "year", tmp_path, who).take_part(1) == again
     assert server.status("year")["received"] == 0
     assert person(server, "year", tmp_path, "now").take_part(1) is None
@@ -142,13 +159,20 @@ def die_in(monkeypatch_target, url, outbox, kind):
     Client(url, most_epsilon=6.0, outbox=outbox, ledger=ledger).take_part(kind)
 
 
-@pytest.mark.parametrize("moment", ["before the outbox", "after the outbox", "after the ledger", "after sending"])
-def test_a_person_sends_one_message_however_often_the_device_is_killed(server, tmp_path, moment):
+@pytest.mark.parametrize(
+    "moment",
+    ["before the outbox", "after the outbox", "after the ledger", "after sending"],
+)
+def test_a_person_sends_one_message_however_often_the_device_is_killed(
+    server, tmp_path, moment
+):
     name = moment.replace(" ", "-")
     begin(server, name, words(), 4, least=1)
     url = f"{server.url}/{name}"
     outbox = tmp_path / "me.outbox"
-    process = multiprocessing.get_context("spawn").Process(target=die_in, args=(moment, url, outbox, "tea"))
+    process = multiprocessing.get_context("spawn").Process(
+        target=die_in, args=(moment, url, outbox, "tea")
+    )
     process.start()
     process.join()
     assert process.exitcode == 9
@@ -160,7 +184,8 @@ def test_a_person_sends_one_message_however_often_the_device_is_killed(server, t
     next_stage(server, name, 2)
     ledger = Ledger(f"{outbox}.ledger")
     mine = {"ledger": ledger, "outbox": outbox}
-    if moment in ("after the outbox", "after the ledger"):  # it was encoded, and its stage is full
+    # it was encoded, and its stage is full
+    if moment in ("after the outbox", "after the ledger"):
         with pytest.raises(DeliveryError, match="refused for good"):
             person(server, name, tmp_path, **mine).take_part("tea")
     before = server.status(name)["received"]
@@ -191,15 +216,30 @@ def documents(study, name, count):
         document = json.loads(study.question(10))
         mechanism = study.asked.mechanism
         del document["mechanism"]
-        stage = {"study": name, "number": number, "name": "x", "question": document, "people": 10, "hours": None}
-        made.append({"name": f"{name}--{number}", "mechanism": json.loads(mechanism.to_json()), "stage": stage})
+        stage = {
+            "study": name,
+            "number": number,
+            "name": "x",
+            "question": document,
+            "people": 10,
+            "hours": None,
+        }
+        made.append(
+            {
+                "name": f"{name}--{number}",
+                "mechanism": json.loads(mechanism.to_json()),
+                "stage": stage,
+            }
+        )
         study.learn(study.asked.encode(["tea"] * 10))
     return made
 
 
 @pytest.fixture
 def service():
-    with listening(Signed, key=SigningKey.generate(), uploads=[], status=200) as running:
+    with listening(
+        Signed, key=SigningKey.generate(), uploads=[], status=200
+    ) as running:
         yield running
 
 
@@ -210,14 +250,18 @@ def publish(service, terms):
 def test_stages_of_another_study_or_time_are_refused(service, tmp_path):
     mine, others = documents(words(), "drinks", 2), documents(words(), "meals", 1)
     publish(service, others[0])
-    with pytest.raises(ValueError, match="returned the campaign 'meals--1' instead of 'drinks'"):
+    with pytest.raises(
+        ValueError, match="returned the campaign 'meals--1' instead of 'drinks'"
+    ):
         person(service, "drinks", tmp_path)
     # A stage that was there before is not there again.
     publish(service, mine[1])
     known = person(service, "drinks", tmp_path)
     known.outbox.remember(known.outbox.remembered()._replace(stage=2))
     publish(service, mine[0])
-    with pytest.raises(ValueError, match="stage 1 of drinks is over: 2 was there before"):
+    with pytest.raises(
+        ValueError, match="stage 1 of drinks is over: 2 was there before"
+    ):
         person(service, "drinks", tmp_path).take_part("tea")
     assert not service.uploads
 
@@ -239,7 +283,9 @@ def test_whoever_says_that_a_stage_is_closed_gets_no_second_message(service, tmp
 
 def test_no_value_is_refused_or_answered_otherwise(service, tmp_path):
     publish(service, documents(words(), "drinks", 1)[0])
-    for who, value in enumerate(["tea", None, float("nan"), b"\xff", ["x"], object(), "\ud800", "x" * 10**5]):
+    for who, value in enumerate(
+        ["tea", None, float("nan"), b"\xff", ["x"], object(), "\ud800", "x" * 10**5]
+    ):
         assert person(service, "drinks", tmp_path, who).take_part(value) is None
     assert {len(body) for _, body in service.uploads} == {len(service.uploads[0][1])}
     assert len(service.uploads) == 8

@@ -25,13 +25,24 @@ _HIGHEST = 2**64 - 1
 
 def compilers():
     """The C compilers that are installed: gcc and clang, or else cc."""
-    return [name for name in ("gcc", "clang") if shutil.which(name)] or [name for name in ("cc",) if shutil.which(name)]
+    return [name for name in ("gcc", "clang") if shutil.which(name)] or [
+        name for name in ("cc",) if shutil.which(name)
+    ]
 
 
 def compile_client(compiler, output, *options, sources=()):
     """Compile the client, and further sources, with the strict flags and the given options."""
     files = [str(source) for source in (SOURCES / "sstq.c", *sources)]
-    command = [compiler, *STRICT, *options, f"-I{SOURCES}", *files, "-o", str(output), "-lm"]
+    command = [
+        compiler,
+        *STRICT,
+        *options,
+        f"-I{SOURCES}",
+        *files,
+        "-o",
+        str(output),
+        "-lm",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ValueError(f"{' '.join(command)} failed:\n{done.stderr}")
@@ -51,7 +62,16 @@ class Parameters(ctypes.Structure):
         ("frame_seed", ctypes.c_uint64),
         *((name, ctypes.c_uint32) for name in ("rounds", "frames", "inside")),
         ("threshold", ctypes.c_uint64),
-        *((name, ctypes.c_uint32) for name in ("groups", "blocks", "vector_frames", "share_size", "share_inside")),
+        *(
+            (name, ctypes.c_uint32)
+            for name in (
+                "groups",
+                "blocks",
+                "vector_frames",
+                "share_size",
+                "share_inside",
+            )
+        ),
         ("share_threshold", ctypes.c_uint64),
         ("bits", ctypes.c_uint32),
         ("steps", ctypes.c_uint32),
@@ -107,7 +127,15 @@ def survey_of(survey):
     """What the header of a survey says, in memory."""
     rows = []
     for entry, part in zip(c_questions(survey), survey.parts, strict=True):
-        rows.append(Question(**entry | {"name": entry["name"].encode(), "part": parameters_of(part.mechanism)}))
+        rows.append(
+            Question(
+                **entry
+                | {
+                    "name": entry["name"].encode(),
+                    "part": parameters_of(part.mechanism),
+                }
+            )
+        )
     questions = (Question * len(rows))(*rows)
     return Survey(survey.digest().encode(), survey.epsilon, len(rows), questions)
 
@@ -121,16 +149,30 @@ def answers_of(survey, record):
             continue
         answer.given, answer.label, answer.number = 1, 2**32 - 1, float("nan")
         labels = list(getattr(question, "labels", ()))
-        if question.type == "choice" and value in labels and not isinstance(value, bool):
+        if (
+            question.type == "choice"
+            and value in labels
+            and not isinstance(value, bool)
+        ):
             answer.label = labels.index(value)
         elif question.type == "multichoice" and isinstance(value, list):
             marks = bytes(label in value for label in labels)
             answer.marks = marks if any(marks) or not value else None
-        elif question.type in ("number", "count") and isinstance(value, int | float) and not isinstance(value, bool):
+        elif (
+            question.type in ("number", "count")
+            and isinstance(value, int | float)
+            and not isinstance(value, bool)
+        ):
             answer.number = value
-        elif question.type == "vector" and isinstance(value, list) and len(value) == question.dim:
+        elif (
+            question.type == "vector"
+            and isinstance(value, list)
+            and len(value) == question.dim
+        ):
             given = [float("nan") if number is None else number for number in value]
-            answer.vector = (ctypes.c_float * question.dim)(*np.clip(given, -3e38, 3e38))
+            answer.vector = (ctypes.c_float * question.dim)(
+                *np.clip(given, -3e38, 3e38)
+            )
     return found
 
 
@@ -143,15 +185,24 @@ class Sizes(ctypes.Structure):
 class Buffers(ctypes.Structure):
     """`sstq_buffers`."""
 
-    _fields_ = (("floats", ctypes.c_void_p), ("words", ctypes.c_void_p), ("sizes", Sizes))
+    _fields_ = (
+        ("floats", ctypes.c_void_p),
+        ("words", ctypes.c_void_p),
+        ("sizes", Sizes),
+    )
 
 
-Random = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_ubyte), ctypes.c_size_t)
+Random = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_ubyte), ctypes.c_size_t
+)
 
 
 def parameters_of(mechanism):
     """What `sstq inspect --c-header` writes for a mechanism, in memory."""
-    given = c_parameters(mechanism) | {"mechanism": _ALL_KINDS[mechanism.name], "digest": mechanism.digest().encode()}
+    given = c_parameters(mechanism) | {
+        "mechanism": _ALL_KINDS[mechanism.name],
+        "digest": mechanism.digest().encode(),
+    }
     for field, table in given.items():
         if isinstance(table, np.ndarray):
             # Arrays of ctypes stay alive with the structure that points to them.
@@ -163,7 +214,12 @@ def parameters_of(mechanism):
 def load(path):
     """The compiled client, its functions with their types."""
     library = ctypes.CDLL(str(path))
-    u32, u64, size, pointer = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p
+    u32, u64, size, pointer = (
+        ctypes.c_uint32,
+        ctypes.c_uint64,
+        ctypes.c_size_t,
+        ctypes.c_void_p,
+    )
     params, buffers = ctypes.POINTER(Parameters), ctypes.POINTER(Buffers)
     surveys = ctypes.POINTER(Survey)
     types = {
@@ -172,11 +228,29 @@ def load(path):
         "sizes_of": (ctypes.c_int, params, ctypes.POINTER(Sizes)),
         "message_bits": (u32, params),
         "words_each": (u32, params),
-        "encode": (ctypes.c_int, params, pointer, size, u32, pointer, pointer, buffers, ctypes.POINTER(u64)),
+        "encode": (
+            ctypes.c_int,
+            params,
+            pointer,
+            size,
+            u32,
+            pointer,
+            pointer,
+            buffers,
+            ctypes.POINTER(u64),
+        ),
         "check_survey": (ctypes.c_int, surveys),
         "survey_sizes": (ctypes.c_int, surveys, ctypes.POINTER(Sizes)),
         "survey_bits": (u32, surveys),
-        "encode_survey": (ctypes.c_int, surveys, pointer, pointer, pointer, buffers, ctypes.POINTER(u64)),
+        "encode_survey": (
+            ctypes.c_int,
+            surveys,
+            pointer,
+            pointer,
+            pointer,
+            buffers,
+            ctypes.POINTER(u64),
+        ),
         "pack": (None, u64, u32, size, pointer),
         "system_random": (ctypes.c_int, pointer, pointer, size),
         "choose_columns": (None, params, pointer, pointer, pointer),
@@ -198,7 +272,10 @@ class Encoder:
         self.parameters = self.made_of(mechanism) if parameters is None else parameters
         sizes = Sizes()
         self._refuse(getattr(library, self.sizes_of)(self.parameters, sizes))
-        self.floats, self.words = np.empty(sizes.floats, np.float32), np.empty(sizes.words, np.uint32)
+        self.floats, self.words = (
+            np.empty(sizes.floats, np.float32),
+            np.empty(sizes.words, np.uint32),
+        )
         self.buffers = Buffers(self.floats.ctypes.data, self.words.ctypes.data, sizes)
         self.asked, self._script, self._source = [], b"", Random(self._hand_out)
 
@@ -218,8 +295,20 @@ class Encoder:
         """
         message, source = ctypes.c_uint64(), None
         if words is not None:
-            self._script, source = np.asarray(words, "<u8").tobytes(), ctypes.cast(self._source, ctypes.c_void_p)
-        arguments = self.parameters, row.ctypes.data, len(row), group, source, None, self.buffers, message
+            self._script, source = (
+                np.asarray(words, "<u8").tobytes(),
+                ctypes.cast(self._source, ctypes.c_void_p),
+            )
+        arguments = (
+            self.parameters,
+            row.ctypes.data,
+            len(row),
+            group,
+            source,
+            None,
+            self.buffers,
+            message,
+        )
         self._refuse(self.library.sstq_encode(*arguments))
         return message.value
 
@@ -241,38 +330,69 @@ class SurveyEncoder(Encoder):
     def answer(self, record, words):
         """The message of a person's record."""
         message, answers = ctypes.c_uint64(), answers_of(self.mechanism, record)
-        self._script, source = np.asarray(words, "<u8").tobytes(), ctypes.cast(self._source, ctypes.c_void_p)
-        self._refuse(self.library.sstq_encode_survey(self.parameters, answers, source, None, self.buffers, message))
+        self._script, source = (
+            np.asarray(words, "<u8").tobytes(),
+            ctypes.cast(self._source, ctypes.c_void_p),
+        )
+        self._refuse(
+            self.library.sstq_encode_survey(
+                self.parameters, answers, source, None, self.buffers, message
+            )
+        )
         return message.value
 
 
 def random_mechanism(rng):
     """Any mechanism of those that the client has, of up to a few thousand dimensions."""
     dim = int(2 ** rng.uniform(0, 12 if rng.random() < 0.1 else 8))
-    common = {"epsilon": float(2 ** rng.uniform(-3, 4)), "clip": float(2 ** rng.uniform(-30, 30))}
-    common["frame_seed"] = int(rng.integers(0, _HIGHEST, dtype=np.uint64, endpoint=True))
+    common = {
+        "epsilon": float(2 ** rng.uniform(-3, 4)),
+        "clip": float(2 ** rng.uniform(-30, 30)),
+    }
+    common["frame_seed"] = int(
+        rng.integers(0, _HIGHEST, dtype=np.uint64, endpoint=True)
+    )
     frames = int(rng.choice([1, 2, 3, 40, 4096]))
     kind = rng.integers(3)
     if kind == 0:
-        size = None if rng.random() < 0.5 else 1 << (dim - 1).bit_length() << int(rng.integers(3))
+        size = (
+            None
+            if rng.random() < 0.5
+            else 1 << (dim - 1).bit_length() << int(rng.integers(3))
+        )
         return sstq.FrameUnit(dim, frames=frames, frame_size=size, **common)
     if kind == 1:
         groups = int(2 ** rng.uniform(1, 8))
-        blocks = None if rng.random() < 0.5 else int(rng.integers(1, groups, endpoint=True))
+        blocks = (
+            None if rng.random() < 0.5 else int(rng.integers(1, groups, endpoint=True))
+        )
         shares = 0.0 if frames == 1 else float(rng.choice([0.0, 0.1, 0.5]))
         dim = -(-dim // 4)
-        return sstq.GroupUnit(dim, groups=groups, blocks=blocks, frames=frames, share_people=shares, **common)
-    return sstq.SSTQ(dim, bits=int(rng.integers(1, 9)), steps=int(rng.integers(1, 14)), **common)
+        return sstq.GroupUnit(
+            dim,
+            groups=groups,
+            blocks=blocks,
+            frames=frames,
+            share_people=shares,
+            **common,
+        )
+    return sstq.SSTQ(
+        dim, bits=int(rng.integers(1, 9)), steps=int(rng.integers(1, 14)), **common
+    )
 
 
 def random_inputs(mechanism, count, rng):
     """Vectors of all kinds, any finite bit patterns among them; groups and words, some of these extreme."""
     rows = vectors(mechanism, count, rng)
-    patterns = rng.integers(0, 1 << 32, size=rows.shape, dtype=np.uint32).view(np.float32)
+    patterns = rng.integers(0, 1 << 32, size=rows.shape, dtype=np.uint32).view(
+        np.float32
+    )
     wild = rng.random(count) < 0.1
     rows[wild] = np.where(np.isfinite(patterns), patterns, 0)[wild]
     groups = rng.integers(mechanism.groups, size=count) if mechanism.groups else None
-    words = rng.integers(0, _HIGHEST, size=(count, mechanism.words_each), dtype=np.uint64, endpoint=True)
+    words = rng.integers(
+        0, _HIGHEST, size=(count, mechanism.words_each), dtype=np.uint64, endpoint=True
+    )
     words[rng.random(words.shape) < 0.03] = 0
     words[rng.random(words.shape) < 0.03] = _HIGHEST
     return rows, groups, words
@@ -287,7 +407,9 @@ def sent_by_client(encoder, rows, groups, words):
 
 def disagreements(encoder, rows, groups, words):
     """How many vectors give another message in C than in the library."""
-    ours = sent_by_library(encoder.mechanism, encoder.mechanism.input.read(rows, groups), words)
+    ours = sent_by_library(
+        encoder.mechanism, encoder.mechanism.input.read(rows, groups), words
+    )
     theirs = sent_by_client(encoder, rows, groups, words)
     return sum(one != other for one, other in zip(ours, theirs, strict=True))
 
@@ -297,6 +419,8 @@ def differences(library, count, rng, each=50):
     different, tried = dict.fromkeys(_KINDS, 0), dict.fromkeys(_KINDS, 0)
     while sum(tried.values()) < count:
         mechanism = random_mechanism(rng)
-        different[mechanism.name] += disagreements(Encoder(library, mechanism), *random_inputs(mechanism, each, rng))
+        different[mechanism.name] += disagreements(
+            Encoder(library, mechanism), *random_inputs(mechanism, each, rng)
+        )
         tried[mechanism.name] += each
     return different, tried

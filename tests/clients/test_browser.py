@@ -28,7 +28,9 @@ from tests.service.serving import ADMINISTRATOR, serving
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="NO BROWSER: the poll is not tested; set SSTQ_CHROMIUM")
+needs_browser = pytest.mark.skipif(
+    CHROMIUM is None, reason="NO BROWSER: the poll is not tested; set SSTQ_CHROMIUM"
+)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +79,9 @@ def counted(page):
 
 
 @needs_browser
-def test_a_visitor_sees_the_bits_that_leave_the_page_and_the_estimate_move(page, server, tmp_path):
+def test_a_visitor_sees_the_bits_that_leave_the_page_and_the_estimate_move(
+    page, server, tmp_path
+):
     assert page.is_disabled("#send")
     answer(page)
     before = server.status(POLL)["received"]
@@ -85,7 +89,9 @@ def test_a_visitor_sees_the_bits_that_leave_the_page_and_the_estimate_move(page,
         page.click("#send")
     playwright.expect(page.locator("#sent")).to_be_visible(timeout=20_000)
     body = asked.value.post_data_buffer
-    mechanism = sstq.from_json(json.dumps(server.http.get(f"/v1/campaigns/{POLL}").json()["mechanism"]))
+    mechanism = sstq.from_json(
+        json.dumps(server.http.get(f"/v1/campaigns/{POLL}").json()["mechanism"])
+    )
     (sent,), (question,) = mechanism.messages_from_bytes(body, 1).columns
     bits = "".join(page.locator("#bits span").all_text_contents())
     assert bits == f"{sent:020b}{question:02b}"
@@ -107,18 +113,29 @@ def test_a_visitor_sees_the_bits_that_leave_the_page_and_the_estimate_move(page,
     # Visitors see the estimate in steps of 2 %.
     estimate = server.http.get(f"/v1/campaigns/{POLL}/estimate").json()
     assert 0.98 * (before + 2001) < estimate["count"] <= before + 2001
-    playwright.expect(page.locator("#count")).to_contain_text(f"{estimate['count']:,} private")
+    playwright.expect(page.locator("#count")).to_contain_text(
+        f"{estimate['count']:,} private"
+    )
     page.click("summary")
-    rows = [row.locator("td").all_text_contents() for row in page.locator("#chart tbody tr").all()]
+    rows = [
+        row.locator("td").all_text_contents()
+        for row in page.locator("#chart tbody tr").all()
+    ]
     found = [
-        item for each in estimate["questions"] for item in zip(each["estimate"], each["low"], each["high"], strict=True)
+        item
+        for each in estimate["questions"]
+        for item in zip(each["estimate"], each["low"], each["high"], strict=True)
     ]
     assert [row[0] for row in rows] == [f"{100 * share:.0f} %" for share, _, _ in found]
-    assert [row[1] for row in rows] == [f"{100 * low:.0f} % to {100 * high:.0f} %" for _, low, high in found]
+    assert [row[1] for row in rows] == [
+        f"{100 * low:.0f} % to {100 * high:.0f} %" for _, low, high in found
+    ]
     assert page.locator("#chart svg path.truth").count() == len(found) == 5 + 4 + 12 + 5
     # Grey until the interval is above zero, and not for ever.
     pale = [not low > 0 for _, low, _ in found]
-    shown = page.eval_on_selector_all("#chart rect.bar", "all => all.map((one) => one.classList.contains('pale'))")
+    shown = page.eval_on_selector_all(
+        "#chart rect.bar", "all => all.map((one) => one.classList.contains('pale'))"
+    )
     assert shown == pale
     assert not all(pale)
     page.click("summary")
@@ -126,7 +143,9 @@ def test_a_visitor_sees_the_bits_that_leave_the_page_and_the_estimate_move(page,
     widths = []
     for epsilon in ("1", "4"):
         page.fill("#epsilon", epsilon)
-        low, high = map(float, re.findall(r"M([\d.]+) [\d.]+H([\d.]+)", page.evaluate(whiskers))[0])
+        low, high = map(
+            float, re.findall(r"M([\d.]+) [\d.]+H([\d.]+)", page.evaluate(whiskers))[0]
+        )
         widths.append(high - low)
         assert f"ε = {epsilon} in all per person" in page.text_content("#whatif-text")
     assert widths[1] < widths[0]
@@ -136,7 +155,10 @@ def test_a_visitor_sees_the_bits_that_leave_the_page_and_the_estimate_move(page,
     page.set_viewport_size({"width": 400, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.click("#look")
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 29)"
+    assert (
+        page.evaluate("getComputedStyle(document.body).backgroundColor")
+        == "rgb(18, 22, 29)"
+    )
 
 
 @needs_browser
@@ -147,14 +169,18 @@ def test_the_ledger_outlives_the_page_and_lets_nobody_answer_three_times(page, s
         answer(page)
         page.click("#send")
         if spent == 4:  # the page asks before it spends ε again
-            playwright.expect(page.locator("#again-text")).to_contain_text("spends ε = 2 more, 4 in all")
+            playwright.expect(page.locator("#again-text")).to_contain_text(
+                "spends ε = 2 more, 4 in all"
+            )
             before = server.status(POLL)["received"]
             page.click("text=Do not send")
             playwright.expect(page.locator("#send")).to_be_enabled()
             assert server.status(POLL)["received"] == before
             page.click("#send")
             page.click("text=Send again")
-        playwright.expect(page.locator("#budget")).to_contain_text(f"ε = {spent} of 4 spent")
+        playwright.expect(page.locator("#budget")).to_contain_text(
+            f"ε = {spent} of 4 spent"
+        )
     before = server.status(POLL)["received"]
     page.reload()
     page.wait_for_selector("#simulate:enabled")
@@ -192,11 +218,15 @@ def test_a_changed_campaign_is_refused_and_said(browser, server):
 
     def change(route):
         answered = route.fetch()
-        route.fulfill(response=answered, body=answered.text().replace('"high":60', '"high":61'))
+        route.fulfill(
+            response=answered, body=answered.text().replace('"high":60', '"high":61')
+        )
 
     page.route(f"**/v1/campaigns/{POLL}", change)
     page.goto(f"{server.url}/demo/")
-    playwright.expect(page.locator("#problem")).to_contain_text("somebody changed it on the way")
+    playwright.expect(page.locator("#problem")).to_contain_text(
+        "somebody changed it on the way"
+    )
     assert page.is_disabled("#send")
     page.close()
 
@@ -205,7 +235,9 @@ def test_a_changed_campaign_is_refused_and_said(browser, server):
 def test_a_collector_that_is_gone_or_refuses_is_said(browser, server, operators):
     page = browser.new_page()
     page.goto(server.url + operators)
-    playwright.expect(page.locator("#missing")).to_have_text("Answer at least one question first.")
+    playwright.expect(page.locator("#missing")).to_have_text(
+        "Answer at least one question first."
+    )
     closed = {"status": 410, "detail": "the campaign closed"}
     answers = {
         "none": lambda route: route.abort(),
@@ -217,7 +249,9 @@ def test_a_collector_that_is_gone_or_refuses_is_said(browser, server, operators)
     page.route("**/messages", lambda route: answers[answering](route))
     page.click("#simulate")
     host = server.url.removeprefix("http://")
-    playwright.expect(page.locator("#problem")).to_contain_text(f"There is no answer from {host}")
+    playwright.expect(page.locator("#problem")).to_contain_text(
+        f"There is no answer from {host}"
+    )
     playwright.expect(page.locator("#problem")).to_contain_text("Next try in")
     answering = "closed"
     text = f"{host} refused the request (410): the campaign closed"
@@ -233,7 +267,9 @@ def test_a_collector_that_is_gone_or_refuses_is_said(browser, server, operators)
 def test_strangers_have_no_simulated_visitors(browser, server):
     page = browser.new_page()
     page.goto(f"{server.url}/demo")  # without its last character as well
-    playwright.expect(page.locator("#missing")).to_have_text("Answer at least one question first.")
+    playwright.expect(page.locator("#missing")).to_have_text(
+        "Answer at least one question first."
+    )
     assert not page.is_visible("#simulate")
     assert server.http.get("/demo/sender.json").status_code == 404
     page.close()
@@ -243,18 +279,27 @@ def test_the_page_is_served_from_the_checkout_under_the_policy_of_the_dashboard(
     page = server.http.get("/demo/")
     assert page.headers["content-security-policy"] == CONTENT_POLICY
     assert page.content == (ROOT / "examples" / "browser" / "index.html").read_bytes()
-    assert server.http.get("/demo/sstq.js").content == (ROOT / "clients" / "js" / "sstq.js").read_bytes()
+    assert (
+        server.http.get("/demo/sstq.js").content
+        == (ROOT / "clients" / "js" / "sstq.js").read_bytes()
+    )
     assert server.http.get("/demo/missing.js").status_code == 404
     assert not any(route.path.startswith("/demo") for route in dashboard_routes())
 
 
 def test_a_poll_that_is_there_stays_as_it_is(tmp_path):
-    collector = Collector(Settings(f"sqlite:///{tmp_path}/collector.sqlite3", ADMINISTRATOR))
+    collector = Collector(
+        Settings(f"sqlite:///{tmp_path}/collector.sqlite3", ADMINISTRATOR)
+    )
     ensure_poll(collector)
     entry = collector.entries[POLL]
     collector.save(replace(entry.campaign, most_messages=2), entry.own, entry)
     ensure_poll(collector)
     (entry,) = collector.entries.values()
     assert entry.campaign.most_messages == 2
-    assert (entry.campaign.name, entry.campaign.senders, entry.campaign.readers) == (POLL, "everybody", "public")
+    assert (entry.campaign.name, entry.campaign.senders, entry.campaign.readers) == (
+        POLL,
+        "everybody",
+        "public",
+    )
     collector.store.close()

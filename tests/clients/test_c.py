@@ -29,7 +29,10 @@ COMPILERS = c_client.compilers()
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not COMPILERS, reason="NO C COMPILER: the C client is not tested; install gcc or clang"),
+    pytest.mark.skipif(
+        not COMPILERS,
+        reason="NO C COMPILER: the C client is not tested; install gcc or clang",
+    ),
 ]
 
 _LARGEST = np.finfo(np.float32).max
@@ -39,7 +42,11 @@ _LARGEST = np.finfo(np.float32).max
 def library(request, tmp_path_factory):
     """The client, compiled with the strict flags and for all that this processor can do: bits do not depend on it."""
     options = (*c_client.SHARED, "-march=native", "-funroll-loops")
-    return c_client.load(c_client.compile_client(request.param, tmp_path_factory.mktemp("c") / "sstq.so", *options))
+    return c_client.load(
+        c_client.compile_client(
+            request.param, tmp_path_factory.mktemp("c") / "sstq.so", *options
+        )
+    )
 
 
 def double(text):
@@ -47,10 +54,18 @@ def double(text):
 
 
 def chosen_columns(library, seed, dim, size):
-    keys, mask, memory = np.empty(size, np.float32), np.empty(-(-size // 32), np.uint32), np.empty(2048, np.uint32)
+    keys, mask, memory = (
+        np.empty(size, np.float32),
+        np.empty(-(-size // 32), np.uint32),
+        np.empty(2048, np.uint32),
+    )
     parameters = Parameters(frame_seed=seed, dim=dim, frame_size=size)
-    library.sstq_choose_columns(parameters, keys.ctypes.data, mask.ctypes.data, memory.ctypes.data)
-    return np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little")[:size]).tolist()
+    library.sstq_choose_columns(
+        parameters, keys.ctypes.data, mask.ctypes.data, memory.ctypes.data
+    )
+    return np.flatnonzero(
+        np.unpackbits(mask.view(np.uint8), bitorder="little")[:size]
+    ).tolist()
 
 
 def test_columns_whose_words_differ_in_their_last_bits_only(library):
@@ -58,7 +73,10 @@ def test_columns_whose_words_differ_in_their_last_bits_only(library):
     size, tried = 1 << 17, 0
     leading = np.sort(streams.words(0, "columns", size)) >> np.uint64(33)
     for dim in np.flatnonzero(leading[1:] == leading[:-1]) + 1:
-        assert chosen_columns(library, 0, int(dim), size) == streams.choose(0, "columns", int(dim), size).tolist()
+        assert (
+            chosen_columns(library, 0, int(dim), size)
+            == streams.choose(0, "columns", int(dim), size).tolist()
+        )
         tried += 1
     assert tried > 0
 
@@ -73,22 +91,35 @@ def test_every_float_of_a_representation(library):
         encoder, x = Encoder(library, mechanism), vector_of(case)
         library.sstq_coordinate(encoder.parameters, x.ctypes.data, 0, encoder.buffers)
         bound = mechanism.kashin.schedule(mechanism.frame)[-1, -1]
-        values = np.clip(encoder.floats[case["size"] :] / bound, np.float32(-1), np.float32(1))
-        assert np.array_equal(values, represent(mechanism.frame, mechanism.kashin, x[None])[0][0]), case["about"]
+        values = np.clip(
+            encoder.floats[case["size"] :] / bound, np.float32(-1), np.float32(1)
+        )
+        assert np.array_equal(
+            values, represent(mechanism.frame, mechanism.kashin, x[None])[0][0]
+        ), case["about"]
         assert sha256_of_singles(values) == case["values_sha256"], case["about"]
 
 
 def test_messages(library):
-    encoders = {label: Encoder(library, mechanism) for label, mechanism in mechanisms_of("messages").items()}
+    encoders = {
+        label: Encoder(library, mechanism)
+        for label, mechanism in mechanisms_of("messages").items()
+    }
     for case in load("messages")["cases"]:
         encoder, x = encoders[case["mechanism"]], vector_of(case)
         message = encoder.encode(x, read_words(case["words"]), case.get("group", 0))
-        assert encoder.columns(message) == list(case["fields"].values()), (case["mechanism"], case["about"])
+        assert encoder.columns(message) == list(case["fields"].values()), (
+            case["mechanism"],
+            case["about"],
+        )
         assert packed(encoder, [message]).hex() == case["packed"]
     for case in load("messages").get("batches", ()):
         encoder = encoders[case["mechanism"]]
         first = encoder.mechanism.layout.fields[0].bits
-        messages = [sum(value << first * place for place, value in enumerate(each)) for each in case["messages"]]
+        messages = [
+            sum(value << first * place for place, value in enumerate(each))
+            for each in case["messages"]
+        ]
         assert packed(encoder, messages).hex() == case["packed"]
 
 
@@ -108,7 +139,9 @@ def test_surveys_and_categories(library, seed):
             message = encoder.answer(case["value"], words)
             assert encoder.asked == [48]
         about = case["mechanism"], case["about"]
-        assert list(map(str, encoder.columns(message))) == list(case["fields"].values()), about
+        assert list(map(str, encoder.columns(message))) == list(
+            case["fields"].values()
+        ), about
         assert packed(encoder, [message]).hex() == case["packed"], about
     rng, tried = np.random.default_rng(seed), 0
     for options in fresh.SURVEYS:
@@ -116,11 +149,16 @@ def test_surveys_and_categories(library, seed):
         encoder = SurveyEncoder(library, sstq.from_json(made["mechanism"]))
         for case in made["cases"]:
             record = case["value"]
-            if record.get("v"):  # the library takes doubles: give it what a device holds
+            # the library takes doubles: give it what a device holds
+            if record.get("v"):
                 record["v"] = np.float32(record["v"]).tolist()
             words = np.array([int(word) for word in case["words"]], dtype=np.uint64)
-            held = encoder.mechanism.input.read({name: [value] for name, value in record.items()})
-            assert [encoder.columns(encoder.answer(record, words))] == sent_by_library(encoder.mechanism, held, words)
+            held = encoder.mechanism.input.read(
+                {name: [value] for name, value in record.items()}
+            )
+            assert [encoder.columns(encoder.answer(record, words))] == sent_by_library(
+                encoder.mechanism, held, words
+            )
             tried += 1
     assert tried == 150 * len(fresh.SURVEYS)
 
@@ -148,7 +186,11 @@ def test_bad_surveys(library):
         changed = c_client.survey_of(numbers)
         setattr(changed.questions[place], field, value)
         assert library.sstq_check_survey(changed) == 1, (place, field, value)
-    for field, value in {"share_inside": 0, "groups": 9, "share_threshold": 2**62}.items():
+    for field, value in {
+        "share_inside": 0,
+        "groups": 9,
+        "share_threshold": 2**62,
+    }.items():
         changed = c_client.survey_of(survey)
         setattr(changed.questions[0].part, field, value)
         assert library.sstq_check_survey(changed) == 1, field
@@ -159,7 +201,9 @@ def test_bad_surveys(library):
     # 56 bits for an answer: with the 65th question a message would have 63.
     long = c_client.survey_of(mechanisms_of("surveys")["survey, long messages"])
     for count, bits in ((64, 62), (65, 0)):
-        more = (c_client.Question * count)(*[long.questions[0]] * (count - 4), *long.questions[:4])
+        more = (c_client.Question * count)(
+            *[long.questions[0]] * (count - 4), *long.questions[:4]
+        )
         for question in more[: count - 4]:
             question.draw = 1
         more[count - 4].draw -= count - 4
@@ -170,7 +214,9 @@ def test_bad_surveys(library):
 def packed(encoder, messages):
     """Messages as bytes, in memory that was not zero before."""
     isa = isinstance(encoder, SurveyEncoder)
-    bits = getattr(encoder.library, "sstq_survey_bits" if isa else "sstq_message_bits")(encoder.parameters)
+    bits = getattr(encoder.library, "sstq_survey_bits" if isa else "sstq_message_bits")(
+        encoder.parameters
+    )
     assert bits == encoder.mechanism.message_bits
     target = np.full(-(-len(messages) * bits // 8), 0xFF, np.uint8)
     for number, message in enumerate(messages):
@@ -181,7 +227,9 @@ def packed(encoder, messages):
 @pytest.mark.parametrize("count", [2_000, pytest.param(20_000, marks=pytest.mark.soak)])
 def test_random_inputs(library, count, seed):
     """10⁶ inputs of random mechanisms are in `python -m benchmarks`."""
-    different, tried = c_client.differences(library, count, np.random.default_rng(seed), each=100)
+    different, tried = c_client.differences(
+        library, count, np.random.default_rng(seed), each=100
+    )
     assert min(tried.values()) > 0
     assert not any(different.values()), f"{different} of {tried}"
 
@@ -189,7 +237,11 @@ def test_random_inputs(library, count, seed):
 def test_opposite_ends(library):
     """Large vectors in one lane, the smallest subnormal beside the largest number, and 25,450 dimensions."""
     rng = np.random.default_rng(1)
-    for mechanism in (sstq.FrameUnit(25_450, 3.0), sstq.SSTQ(25_450, 3.0), sstq.GroupUnit(2_000, 3.0, groups=20)):
+    for mechanism in (
+        sstq.FrameUnit(25_450, 3.0),
+        sstq.SSTQ(25_450, 3.0),
+        sstq.GroupUnit(2_000, 3.0, groups=20),
+    ):
         x = np.zeros((4, mechanism.dim), np.float32)
         x[0], x[1, ::8] = _LARGEST, _LARGEST
         x[2], x[2, -1] = 2.0**-149, -_LARGEST
@@ -204,7 +256,9 @@ PRIVATE = [
     sstq.FrameUnit(3, 1.0, frame_size=8),
     sstq.FrameUnit(3, 2.0, frames=40, frame_size=4),
     sstq.GroupUnit(2, 1.0, groups=3, blocks=3, frame_size=4),
-    sstq.GroupUnit(2, 1.0, groups=5, blocks=2, frame_size=8, frames=5, share_people=0.4),
+    sstq.GroupUnit(
+        2, 1.0, groups=5, blocks=2, frame_size=8, frames=5, share_people=0.4
+    ),
     sstq.SSTQ(3, 1.5, bits=2),
 ]
 
@@ -215,7 +269,11 @@ def test_privacy_through_its_words(library, mechanism, seed):
     encoder, asked = Encoder(library, mechanism), set()
 
     def encode_rows(held, source, _report):
-        groups, x = (held[:, 0].astype(np.int64), held[:, 1:]) if mechanism.groups else (None, held)
+        groups, x = (
+            (held[:, 0].astype(np.int64), held[:, 1:])
+            if mechanism.groups
+            else (None, held)
+        )
         x = np.clip(x, -_LARGEST, _LARGEST).astype(np.float32)
         words = source.words(mechanism.words_each * len(x)).reshape(len(x), -1)
         sent = c_client.sent_by_client(encoder, x, groups, words)
@@ -253,12 +311,23 @@ def test_memory(library):
     """FrameUnit at d = 1,024 takes 16 KB beside the vector; no byte beyond the stated buffers is touched."""
     encoder = Encoder(library, sstq.FrameUnit(1024, 3.0, frames=1 << 20))
     assert encoder.floats.nbytes + encoder.words.nbytes <= 16 << 10
-    mechanisms = [*PRIVATE, sstq.FrameUnit(1024, 3.0), sstq.SSTQ(300, 3.0), sstq.GroupUnit(30, 3.0, groups=4)]
+    mechanisms = [
+        *PRIVATE,
+        sstq.FrameUnit(1024, 3.0),
+        sstq.SSTQ(300, 3.0),
+        sstq.GroupUnit(30, 3.0, groups=4),
+    ]
     for mechanism in mechanisms:
         encoder = Encoder(library, mechanism)
         sizes = encoder.buffers.sizes
-        floats, words = np.full(sizes.floats + 16, 7, np.float32), np.full(sizes.words + 16, 7, np.uint32)
-        encoder.buffers.floats, encoder.buffers.words = floats[8:].ctypes.data, words[8:].ctypes.data
+        floats, words = (
+            np.full(sizes.floats + 16, 7, np.float32),
+            np.full(sizes.words + 16, 7, np.uint32),
+        )
+        encoder.buffers.floats, encoder.buffers.words = (
+            floats[8:].ctypes.data,
+            words[8:].ctypes.data,
+        )
         encoder.encode(np.ones(mechanism.dim, np.float32), np.arange(4))
         for buffer in (floats, words):
             assert (buffer[:8] == 7).all()
@@ -295,23 +364,36 @@ def test_errors_have_names_and_come_before_anything_is_drawn(library):
 @pytest.mark.parametrize("name", ["frameunit", "groupunit", "sstq"])
 def test_no_private_value_is_refused(library, name, seed):
     """NaN and infinity are the zero vector, and so is a group that does not exist, in the group of another word."""
-    mechanism = sstq.mechanism(name, dim=4, epsilon=3.0, **({"groups": 3} if name == "groupunit" else {}))
-    encoder, words = Encoder(library, mechanism), np.random.default_rng(seed).integers(1 << 64, size=4, dtype=np.uint64)
+    mechanism = sstq.mechanism(
+        name, dim=4, epsilon=3.0, **({"groups": 3} if name == "groupunit" else {})
+    )
+    encoder, words = (
+        Encoder(library, mechanism),
+        np.random.default_rng(seed).integers(1 << 64, size=4, dtype=np.uint64),
+    )
     zero = np.zeros(4, np.float32)
     for bad in (np.nan, np.inf, -np.inf):
         row = np.array([1, 2, bad, 3], np.float32)
-        assert encoder.encode(row, words, group=1) == encoder.encode(zero, words, group=1)
+        assert encoder.encode(row, words, group=1) == encoder.encode(
+            zero, words, group=1
+        )
     if mechanism.groups:
         # The source hands out its first word again.
         drawn = int(streams.multiply_shift(words[:1], 3)[0])
         for group in (3, 2**32 - 1):
-            assert encoder.encode(np.ones(4, np.float32), words, group=group) == encoder.encode(zero, words, drawn)
+            assert encoder.encode(
+                np.ones(4, np.float32), words, group=group
+            ) == encoder.encode(zero, words, drawn)
         # Every message asks for the same bytes, whatever its group is.
         assert encoder.asked == encoder.asked[:2] * (len(encoder.asked) // 2)
         assert len(set(encoder.asked)) == 2
         # The vector of an unknown group is never looked at, whatever is drawn.
-        for words in np.random.default_rng(seed).integers(1 << 64, size=(50, 4), dtype=np.uint64):
-            assert encoder.encode(np.ones(4, np.float32), words, 3) == encoder.encode(-np.ones(4, np.float32), words, 3)
+        for words in np.random.default_rng(seed).integers(
+            1 << 64, size=(50, 4), dtype=np.uint64
+        ):
+            assert encoder.encode(np.ones(4, np.float32), words, 3) == encoder.encode(
+                -np.ones(4, np.float32), words, 3
+            )
 
 
 DRIVER = """
@@ -332,7 +414,9 @@ int main(int count, char **arguments)
 """
 
 
-@pytest.mark.skipif(shutil.which("valgrind") is None, reason="NO VALGRIND: instructions are not counted")
+@pytest.mark.skipif(
+    shutil.which("valgrind") is None, reason="NO VALGRIND: instructions are not counted"
+)
 def test_the_search_takes_the_same_instructions_for_every_draw(tmp_path):
     """A draw of another block looks up place 0, one of the own block any place: neither ends earlier.
 
@@ -343,8 +427,16 @@ def test_the_search_takes_the_same_instructions_for_every_draw(tmp_path):
     c_client.compile_client(COMPILERS[0], tmp_path / "driver", "-O2", sources=driver)
     counts = []
     for place in (0, 3, 7):
-        run = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "./driver", str(place)]
-        done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+        run = [
+            "valgrind",
+            "--tool=callgrind",
+            "--callgrind-out-file=/dev/null",
+            "./driver",
+            str(place),
+        ]
+        done = subprocess.run(
+            run, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
         assert done.returncode in (0, 1)
         counts.append(int(re.search(r"Collected : (\d+)", done.stderr)[1]))
     assert len(set(counts)) == 1
@@ -375,7 +467,11 @@ def test_bad_parameters(library, name):
         parameters = parameters_of(mechanism)
         setattr(parameters, field, value)
         assert library.sstq_check(parameters) == 1, field
-        assert library.sstq_message_bits(parameters) == library.sstq_words_each(parameters) == 0
+        assert (
+            library.sstq_message_bits(parameters)
+            == library.sstq_words_each(parameters)
+            == 0
+        )
     if name == "sstq":
         parameters = parameters_of(mechanism)
         parameters.codebook[1] = 2.0

@@ -28,7 +28,9 @@ pytestmark = pytest.mark.slow
 PAGE = ROOT / "docs" / "sending.md"
 ADDRESS = "https://collect.example"
 KEY = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="NO BROWSER: nothing is sent from one; install chromium")
+needs_browser = pytest.mark.skipif(
+    CHROMIUM is None, reason="NO BROWSER: nothing is sent from one; install chromium"
+)
 
 
 @pytest.fixture(scope="module")
@@ -36,17 +38,24 @@ def server(tmp_path_factory):
     """A collector with the campaign whose mechanism the page's commands write."""
     folder = tmp_path_factory.mktemp("sending")
     for command in shell_lines(PAGE):
-        words = [str(folder / word) if word.startswith("rooms.") else word for word in command.split()]
+        words = [
+            str(folder / word) if word.startswith("rooms.") else word
+            for word in command.split()
+        ]
         assert run(*words[1:])
     with serving(folder) as running:
-        running.create("rooms", sstq.from_json((folder / "rooms.json").read_text()), origins=["*"])
+        running.create(
+            "rooms", sstq.from_json((folder / "rooms.json").read_text()), origins=["*"]
+        )
         running.folder = folder
         yield running
 
 
 def example(server, language):
     """The page's one example in a language, with this collector's address and key; in C it has neither."""
-    (text,) = [block for block in blocks(PAGE, language) if ADDRESS in block or language == "c"]
+    (text,) = [
+        block for block in blocks(PAGE, language) if ADDRESS in block or language == "c"
+    ]
     (key,) = server.http.get("/v1/campaigns/rooms").json()["keys"]
     return text.replace(ADDRESS, server.url).replace(KEY, key)
 
@@ -54,7 +63,12 @@ def example(server, language):
 @pytest.fixture(scope="module")
 def shuffler(server, tmp_path_factory):
     quick = {"fetch_seconds": 0.2, "closing_seconds": 0}
-    with serving(tmp_path_factory.mktemp("shuffler"), command="shuffler", collector=server.url, **quick) as running:
+    with serving(
+        tmp_path_factory.mktemp("shuffler"),
+        command="shuffler",
+        collector=server.url,
+        **quick,
+    ) as running:
         running.keys = running.http.get("/v1/key").json()
         yield running
 
@@ -84,7 +98,13 @@ def in_node(folder, program):
 
 def run_program(folder, program):
     (folder / "send.mjs").write_text(program)
-    done = subprocess.run([find_node(), "send.mjs"], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [find_node(), "send.mjs"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -107,7 +127,9 @@ def installed(tmp_path_factory):
 def npm(folder, *arguments):
     quiet = ["--ignore-scripts", "--no-audit", "--no-fund"]
     command = [shutil.which("npm"), *arguments, *quiet]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=True
+    )
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +145,10 @@ def page(tmp_path_factory):
     for module in ("sstq.js", "sealing.js"):
         shutil.copy(ROOT / "clients" / "js" / module, folder)
     (folder / "index.html").write_text("<!doctype html><title>Nothing</title>")
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as site, browsing() as browser:
+    with (
+        ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as site,
+        browsing() as browser,
+    ):
         thread = threading.Thread(target=site.serve_forever, args=(0.01,))
         thread.start()
         try:
@@ -164,13 +189,31 @@ def test_the_types_of_the_npm_package_are_those_that_typescript_expects(installe
     try:
         npm(installed, "install", "typescript")
     except subprocess.CalledProcessError as error:
-        pytest.skip(f"NO TYPESCRIPT: the types of the JavaScript client are not checked: {error.stderr[-200:]}")
-    flags = ["--noEmit", "--strict", "--target", "es2022", "--module", "nodenext", "--lib", "es2022,dom"]
+        pytest.skip(
+            f"NO TYPESCRIPT: the types of the JavaScript client are not checked: {error.stderr[-200:]}"
+        )
+    flags = [
+        "--noEmit",
+        "--strict",
+        "--target",
+        "es2022",
+        "--module",
+        "nodenext",
+        "--lib",
+        "es2022,dom",
+    ]
     checked = []
-    for name, text in (("right", _TYPED), ("wrong", _TYPED.replace("mostEpsilon: 4", "mostEpsilon: '4'"))):
+    for name, text in (
+        ("right", _TYPED),
+        ("wrong", _TYPED.replace("mostEpsilon: 4", "mostEpsilon: '4'")),
+    ):
         (installed / f"{name}.mts").write_text(text)
         command = ["node_modules/.bin/tsc", *flags, f"{name}.mts"]
-        checked.append(subprocess.run(command, cwd=installed, capture_output=True, text=True, check=False))
+        checked.append(
+            subprocess.run(
+                command, cwd=installed, capture_output=True, text=True, check=False
+            )
+        )
     right, wrong = checked
     assert right.returncode == 0, right.stdout
     assert "TS2322" in wrong.stdout
@@ -182,7 +225,9 @@ def test_browser(server, page):
     from playwright import sync_api as playwright
 
     opened, folder = page
-    (folder / "send.html").write_text(f"<!doctype html><title>Send</title><body>\n{example(server, 'html')}</body>\n")
+    (folder / "send.html").write_text(
+        f"<!doctype html><title>Send</title><body>\n{example(server, 'html')}</body>\n"
+    )
     opened.goto("/send.html")
     playwright.expect(opened.locator("body")).to_have_text("1 message sent")
 
@@ -206,7 +251,10 @@ def test_a_page_that_was_closed_sends_what_it_paid_for_at_its_next_visit(server,
     opened, _ = page
     for _ in range(2):
         opened.goto("/index.html")
-        assert opened.evaluate(_ANSWERING, [f"{server.url}/rooms", False]) == [["unreachable", 1], 4]
+        assert opened.evaluate(_ANSWERING, [f"{server.url}/rooms", False]) == [
+            ["unreachable", 1],
+            4,
+        ]
     opened.goto("/index.html")
     assert opened.evaluate(_ANSWERING, [f"{server.url}/rooms", True]) == [1, 4]
 
@@ -228,7 +276,9 @@ console.log(uploads.join(" "));
 
 def test_node_sends_one_batch_with_a_senders_token(server, tmp_path):
     before = server.status("rooms")["received"]
-    program = _BATCHES.replace("URL", server.url).replace("TOKEN", json.dumps(server.sender("rooms")))
+    program = _BATCHES.replace("URL", server.url).replace(
+        "TOKEN", json.dumps(server.sender("rooms"))
+    )
     assert in_node(tmp_path, program) == [" ".join(["25", *["1"] * 25])]
     assert server.status("rooms")["received"] == before + 50
 
@@ -241,12 +291,25 @@ _CROWD = """async ([url, pins, people, vector]) => {
 }"""
 
 
-@pytest.mark.parametrize("runtime", ["node", "package", pytest.param("browser", marks=needs_browser)])
-def test_a_crowd_is_counted_behind_a_shuffler(server, shuffler, runtime, tmp_path, request):
+@pytest.mark.parametrize(
+    "runtime", ["node", "package", pytest.param("browser", marks=needs_browser)]
+)
+def test_a_crowd_is_counted_behind_a_shuffler(
+    server, shuffler, runtime, tmp_path, request
+):
     mechanism = sstq.FrameUnit(3, 18.0, frames=10_000, messages=2)
     terms = {"url": shuffler.url, "threshold": _PEOPLE, **shuffler.keys}
-    server.create(runtime, mechanism, closes="2100-01-01T00:00:00Z", shuffling=terms, origins=["*"])
-    pins = {"pinnedKey": server.http.get("/v1/key").json()["key"], "pinnedShuffler": shuffler.keys["key"]}
+    server.create(
+        runtime,
+        mechanism,
+        closes="2100-01-01T00:00:00Z",
+        shuffling=terms,
+        origins=["*"],
+    )
+    pins = {
+        "pinnedKey": server.http.get("/v1/key").json()["key"],
+        "pinnedShuffler": shuffler.keys["key"],
+    }
     given = [f"{shuffler.url}/{runtime}", pins, _PEOPLE, _VECTOR]
     if runtime != "browser":
         module = "sstq" if runtime == "package" else "./sstq.js"
@@ -259,28 +322,51 @@ def test_a_crowd_is_counted_behind_a_shuffler(server, shuffler, runtime, tmp_pat
         assert printed == [str(2 * _PEOPLE)]
     else:
         opened, _ = request.getfixturevalue("page")
-        assert opened.evaluate(_CROWD.replace("MODULE", json.dumps("/sstq.js")), given) == 2 * _PEOPLE
-    assert server.administer("PATCH", f"/v1/campaigns/{runtime}", json={"closed": True}).status_code == 200
+        assert (
+            opened.evaluate(_CROWD.replace("MODULE", json.dumps("/sstq.js")), given)
+            == 2 * _PEOPLE
+        )
+    assert (
+        server.administer(
+            "PATCH", f"/v1/campaigns/{runtime}", json={"closed": True}
+        ).status_code
+        == 200
+    )
     found = server.estimate(runtime, 2 * _PEOPLE)
     claim = found["shuffling"]
-    assert (found["count"], claim["batches"], claim["accepted"]) == (2 * _PEOPLE, 2, 2 * _PEOPLE)
+    assert (found["count"], claim["batches"], claim["accepted"]) == (
+        2 * _PEOPLE,
+        2,
+        2 * _PEOPLE,
+    )
     assert [crowd["people"] for crowd in claim["crowds"]] == [_PEOPLE]
     assert not any(claim["refused"].values())
     assert claim["local_epsilon"] == 36.0
     # About normal. At worst all of it is in one direction; beyond 30 times the variance lies a share of 4e-8.
     error = np.sum((np.array(found["value"]) - _VECTOR) ** 2)
-    assert error < 30 * mechanism.expected_mse(np.array(_VECTOR), clients=_PEOPLE).total < 0.15
+    assert (
+        error
+        < 30 * mechanism.expected_mse(np.array(_VECTOR), clients=_PEOPLE).total
+        < 0.15
+    )
 
 
 @needs_browser
-def test_groups_coordinates_and_answers_are_sent_from_a_page_of_another_origin(server, page):
+def test_groups_coordinates_and_answers_are_sent_from_a_page_of_another_origin(
+    server, page
+):
     """Rarer than 1e-6: six standard errors of readings, and seven of the share of the group that all are in.
 
     Measured over 1,500 seeds that share is 1.00 ± 0.08. Its stated error would not do: it is 0 if few disagree.
     """
     mechanisms = {
         "answers": sstq.Survey(
-            3.0, {"c": sstq.Choice(["a", "b"]), "n": sstq.Number(0, 8), "n by c": sstq.By("c", "n")}
+            3.0,
+            {
+                "c": sstq.Choice(["a", "b"]),
+                "n": sstq.Number(0, 8),
+                "n by c": sstq.By("c", "n"),
+            },
         ),
         "travel": sstq.GroupUnit(dim=3, epsilon=3.0, groups=5, blocks=2, frames=64),
         "readings": sstq.SSTQ(dim=6, epsilon=2.0, bits=3),
@@ -305,28 +391,50 @@ def test_groups_coordinates_and_answers_are_sent_from_a_page_of_another_origin(s
         [server.url, vector, [server.sender(name) for name in ("travel", "readings")]],
     )
     assert sent == [21, 400, 120]
-    assert sum(each["count"] for each in server.estimate("answers", 21)["questions"]) == 21
+    assert (
+        sum(each["count"] for each in server.estimate("answers", 21)["questions"]) == 21
+    )
     readings, travel = server.estimate("readings", 120), server.estimate("travel", 400)
     z = (np.array(readings["value"]) - vector) / readings["stderr"]
     assert np.abs(z).max() < 6
     assert travel["groups"]["shares"][3] > 0.45
 
 
-@pytest.mark.skipif(not compilers(), reason="NO C COMPILER: the example in C is not run")
-@pytest.mark.skipif(not shutil.which("curl") or not shutil.which("openssl"), reason="NO CURL or openssl")
+@pytest.mark.skipif(
+    not compilers(), reason="NO C COMPILER: the example in C is not run"
+)
+@pytest.mark.skipif(
+    not shutil.which("curl") or not shutil.which("openssl"), reason="NO CURL or openssl"
+)
 @pytest.mark.usefixtures("counted")
 def test_c(server, tmp_path):
     (tmp_path / "encode.c").write_text(example(server, "c"))
     shutil.copy(server.folder / "rooms.h", tmp_path)
     (tmp_path / "clients").symlink_to(ROOT / "clients")
     done = subprocess.run(
-        ["/bin/sh", "-ec", example(server, "sh")], cwd=tmp_path, capture_output=True, text=True, check=False
+        ["/bin/sh", "-ec", example(server, "sh")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.stdout == '{"count":1}', done.stderr
     # It encodes what the page says: with the strict flags nothing is left to warn of.
-    strict = [compilers()[0], "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-ffp-contract=off"]
+    strict = [
+        compilers()[0],
+        "-std=c99",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-pedantic",
+        "-ffp-contract=off",
+    ]
     folders = ["-I", "clients/c", "-I", "."]
-    subprocess.run([*strict, *folders, "-c", "encode.c", "-o", "encode.o"], cwd=tmp_path, check=True)
+    subprocess.run(
+        [*strict, *folders, "-c", "encode.c", "-o", "encode.o"],
+        cwd=tmp_path,
+        check=True,
+    )
 
 
 def test_the_examples_are_short():

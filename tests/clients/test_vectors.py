@@ -25,23 +25,45 @@ from tests.scripted import ScriptedBits
 
 def test_the_files_stay_as_they_are():
     files = b"".join(path.read_bytes() for path in sorted(FOLDER.glob("*.json")))
-    assert hashlib.sha256(files).hexdigest() == "49d63bcc9a6919d696cdd6a8f9d816dce058763418e5f0dcf655cc371b2ff4c5"
+    assert (
+        hashlib.sha256(files).hexdigest()
+        == "49d63bcc9a6919d696cdd6a8f9d816dce058763418e5f0dcf655cc371b2ff4c5"
+    )
 
 
 def test_what_follows_from_the_json_of_a_mechanism():
     file, surveys = load("mechanisms"), [load(name) for name in ("surveys", "numbers")]
-    agreed = [(case, each["mechanisms"][case["mechanism"]]) for each in surveys for case in each["agreements"]]
+    agreed = [
+        (case, each["mechanisms"][case["mechanism"]])
+        for each in surveys
+        for case in each["agreements"]
+    ]
     for case, text in [(case, case["json"]) for case in file["cases"]] + agreed:
         mechanism = sstq.from_json(text)
         assert (mechanism.to_json(), mechanism.digest()) == (text, case["digest"])
-        assert [[field.name, field.bits] for field in mechanism.layout.fields] == case["fields"]
+        assert [[field.name, field.bits] for field in mechanism.layout.fields] == case[
+            "fields"
+        ]
         if "json" in case:
-            known = (mechanism.message_bits, mechanism.words_each, mechanism.frame.rounds, mechanism.messages)
-            assert known == (case["message_bits"], case["words"], case["rounds"], case.get("messages", 1))
+            known = (
+                mechanism.message_bits,
+                mechanism.words_each,
+                mechanism.frame.rounds,
+                mechanism.messages,
+            )
+            assert known == (
+                case["message_bits"],
+                case["words"],
+                case["rounds"],
+                case.get("messages", 1),
+            )
         if "epsilon_of_all" in case:
             assert price(mechanism) == read_doubles(case["epsilon_of_all"])[0]
     for case in file["numbers"]:
-        assert rfc8785.dumps(float(read_doubles(case["double"])[0])).decode() == case["text"]
+        assert (
+            rfc8785.dumps(float(read_doubles(case["double"])[0])).decode()
+            == case["text"]
+        )
 
 
 @pytest.mark.slow
@@ -56,24 +78,46 @@ def test_messages(name):
             [case["group"]] if "group" in case else None,
         )
         sent = sent_by_library(mechanism, people, read_words(case["words"]))
-        fields = dict(zip((field.name for field in mechanism.layout.fields), sent[0], strict=True))
-        assert {field: type(value)(fields[field]) for field, value in case["fields"].items()} == case["fields"]
-        assert (fields.keys(), packed(mechanism, sent)) == (case["fields"].keys(), case["packed"])
+        fields = dict(
+            zip((field.name for field in mechanism.layout.fields), sent[0], strict=True)
+        )
+        assert {
+            field: type(value)(fields[field]) for field, value in case["fields"].items()
+        } == case["fields"]
+        assert (fields.keys(), packed(mechanism, sent)) == (
+            case["fields"].keys(),
+            case["packed"],
+        )
     for case in file.get("batches", ()):
         assert packed(mechanisms[case["mechanism"]], case["messages"]) == case["packed"]
     for case in file.get("slots", ()):
         mechanism = mechanisms[case["mechanism"]]
-        values = case["values"] if "values" in case else [read_singles(row) for row in case["x"]]
+        values = (
+            case["values"]
+            if "values" in case
+            else [read_singles(row) for row in case["x"]]
+        )
         people = records_of(mechanism, values, case.get("groups"))
         words = ScriptedBits(read_words(case["words"]))
         sent = mechanism.encode_slots(people, words, None, mechanism.messages)
-        assert [list(row) for row in zip(*map(np.ravel, sent.columns), strict=True)] == case["messages"]
+        assert [
+            list(row) for row in zip(*map(np.ravel, sent.columns), strict=True)
+        ] == case["messages"]
 
 
 def test_the_numbers_are_not_trivial():
     """A message that never depends on its vector would pass every other test."""
     cases = load("messages")["cases"]
-    assert len({tuple(case["fields"].values()) for case in cases if case["mechanism"] == "frameunit, d = 3"}) > 10
+    assert (
+        len(
+            {
+                tuple(case["fields"].values())
+                for case in cases
+                if case["mechanism"] == "frameunit, d = 3"
+            }
+        )
+        > 10
+    )
     assert any(case["fields"].get("frame") for case in cases)
     # The known answer of Philox's authors for zeros; the others are of the same list.
     assert load("philox")["blocks"][0]["output"].startswith("16554d9eca36314c")
@@ -91,13 +135,22 @@ def test_campaigns_and_uploads():
     from sstq.client.signing import CAMPAIGN_PREFIX, SHUFFLER_PREFIX, SigningKey, signer
 
     file, campaigns = load("campaign"), {}
-    assert (file["prefix"], file["shuffler_prefix"]) == (CAMPAIGN_PREFIX.hex(), SHUFFLER_PREFIX.hex())
-    key, shuffler = (SigningKey(bytes.fromhex(file[name])) for name in ("secret_key", "shuffler_secret_key"))
+    assert (file["prefix"], file["shuffler_prefix"]) == (
+        CAMPAIGN_PREFIX.hex(),
+        SHUFFLER_PREFIX.hex(),
+    )
+    key, shuffler = (
+        SigningKey(bytes.fromhex(file[name]))
+        for name in ("secret_key", "shuffler_secret_key")
+    )
 
     def check(case):
         document = case["document"].encode()
         campaign, keys, _ = read_document(document)
-        assert signer(document, case["signature"], keys, file["public_key"]) == key.public.hex()
+        assert (
+            signer(document, case["signature"], keys, file["public_key"])
+            == key.public.hex()
+        )
         return campaign
 
     for case in file["cases"]:
@@ -109,10 +162,15 @@ def test_campaigns_and_uploads():
         )
         document = case["document"].encode()
         assert key.sign(document) == case["signature"]
-        assert case.get("shuffler_signature") in (None, shuffler.sign(document, SHUFFLER_PREFIX))
+        assert case.get("shuffler_signature") in (
+            None,
+            shuffler.sign(document, SHUFFLER_PREFIX),
+        )
         assert ("shuffler_signature" in case) == (campaign.shuffling is not None)
     for case in file["refused"]:
-        with pytest.raises(ValueError, match=r"signature|canonical|sealing_key|version 1|most_messages"):
+        with pytest.raises(
+            ValueError, match=r"signature|canonical|sealing_key|version 1|most_messages"
+        ):
             check(case)
     for case in load("upload")["cases"]:
         campaign = campaigns[case["campaign"]]
@@ -124,25 +182,52 @@ def test_envelopes():
     """The library opens envelopes that were made from HMAC, X25519 and AES-GCM alone, with fixed keys."""
     pytest.importorskip("cryptography")
     from sstq.client.campaigns import read_document
-    from sstq.client.sealing import CROWD_BYTES, SealingKey, cover_info, envelope_info, open_envelopes
+    from sstq.client.sealing import (
+        CROWD_BYTES,
+        SealingKey,
+        cover_info,
+        envelope_info,
+        open_envelopes,
+    )
 
     file = load("envelope")
-    keys = [SealingKey(bytes.fromhex(file[name])) for name in ("secret_key", "cover_secret_key")]
-    assert [key.public.hex() for key in keys] == [file["public_key"], file["cover_public_key"]]
+    keys = [
+        SealingKey(bytes.fromhex(file[name]))
+        for name in ("secret_key", "cover_secret_key")
+    ]
+    assert [key.public.hex() for key in keys] == [
+        file["public_key"],
+        file["cover_public_key"],
+    ]
     secret, cover_secret = (key.secret for key in keys)
     for case in file["cases"]:
         info = envelope_info(bytes.fromhex(case["crowd"]), case["slot"])
         assert info.hex() == case["info"]
-        assert open_envelopes(secret, info, [bytes.fromhex(case["envelope"])]) == [bytes.fromhex(case["message"])]
-    documents = {case["name"]: case["document"].encode() for case in load("campaign")["cases"]}
+        assert open_envelopes(secret, info, [bytes.fromhex(case["envelope"])]) == [
+            bytes.fromhex(case["message"])
+        ]
+    documents = {
+        case["name"]: case["document"].encode() for case in load("campaign")["cases"]
+    }
     for case, agreed in zip(file["uploads"], file["crowds"], strict=True):
         campaign, _, sealing_keys = read_document(documents[case["campaign"]])
-        body, size, layout = bytes.fromhex(case["body"]), campaign.envelope_bytes, campaign.mechanism.layout
-        assert (case["headers"]["SSTQ-Count"], len(body)) == ("1", campaign.upload_bytes(1))
+        body, size, layout = (
+            bytes.fromhex(case["body"]),
+            campaign.envelope_bytes,
+            campaign.mechanism.layout,
+        )
+        assert (case["headers"]["SSTQ-Count"], len(body)) == (
+            "1",
+            campaign.upload_bytes(1),
+        )
         crowd = body[:CROWD_BYTES]
-        assert crowd == campaign.crowd(sealing_keys[0]) == bytes.fromhex(agreed["crowd"])
+        assert (
+            crowd == campaign.crowd(sealing_keys[0]) == bytes.fromhex(agreed["crowd"])
+        )
         assert cover_info(crowd).hex() == agreed["cover_info"]
-        (envelopes,) = open_envelopes(cover_secret, cover_info(crowd), [body[CROWD_BYTES:]])
+        (envelopes,) = open_envelopes(
+            cover_secret, cover_info(crowd), [body[CROWD_BYTES:]]
+        )
         for slot, message in enumerate(case["messages"]):
             envelope = envelopes[slot * size : (slot + 1) * size]
             (opened,) = open_envelopes(secret, envelope_info(crowd, slot), [envelope])

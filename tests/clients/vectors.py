@@ -20,15 +20,22 @@ def load(name):
 
 def mechanisms_of(name):
     """The mechanisms of a file by their labels."""
-    return {label: sstq.from_json(text, max_frame_size=1 << 17) for label, text in load(name)["mechanisms"].items()}
+    return {
+        label: sstq.from_json(text, max_frame_size=1 << 17)
+        for label, text in load(name)["mechanisms"].items()
+    }
 
 
 def read_singles(text):
-    return np.array([int(part, 16) for part in text.split()], dtype=np.uint32).view(np.float32)
+    return np.array([int(part, 16) for part in text.split()], dtype=np.uint32).view(
+        np.float32
+    )
 
 
 def read_doubles(text):
-    return np.array([int(part, 16) for part in text.split()], dtype=np.uint64).view(np.float64)
+    return np.array([int(part, 16) for part in text.split()], dtype=np.uint64).view(
+        np.float64
+    )
 
 
 def read_words(text):
@@ -45,8 +52,13 @@ def vector_of(case):
     if "x" in case:
         return read_singles(case["x"])
     stream = case["x_stream"]
-    high = (streams.words(int(stream["seed"]), stream["purpose"], stream["count"]) >> np.uint64(40)).astype(np.int64)
-    return np.ldexp((high - 2**23).astype(np.float64), stream["exponent"]).astype(np.float32)
+    high = (
+        streams.words(int(stream["seed"]), stream["purpose"], stream["count"])
+        >> np.uint64(40)
+    ).astype(np.int64)
+    return np.ldexp((high - 2**23).astype(np.float64), stream["exponent"]).astype(
+        np.float32
+    )
 
 
 def records_of(mechanism, values, groups=None):
@@ -67,5 +79,7 @@ def sent_by_library(mechanism, people, words):
 
 def packed(mechanism, messages):
     """Messages as bytes, in hexadecimal."""
-    columns = (np.array(column, dtype=np.uint64) for column in zip(*messages, strict=True))
+    columns = (
+        np.array(column, dtype=np.uint64) for column in zip(*messages, strict=True)
+    )
     return mechanism.layout.pack(tuple(columns)).hex()

@@ -16,7 +16,10 @@ from sstq.mechanisms import mechanism_class
 
 # A third party's, as if the package were installed.
 sys.path.append(str(Path(__file__).parents[2] / "examples" / "own-mechanism" / "src"))
-for _own in (import_module("own_mechanisms").CoordinateSign, import_module("own_mechanisms").HadamardResponse):
+for _own in (
+    import_module("own_mechanisms").CoordinateSign,
+    import_module("own_mechanisms").HadamardResponse,
+):
     if _own.name not in sstq.list_mechanisms():
         sstq.register(_own)
 
@@ -36,16 +39,41 @@ def read_in_turn(mechanism, x):
 
 
 DIM = 6
-_BOUNDS = {"a": (-3.0, 3.0), "b": (-3.0, 3.0), "c": (-3.0, 3.0), "d": (0.0, 1.0), "e": (0.0, 1.0), "f": (0.0, 1.0)}
+_BOUNDS = {
+    "a": (-3.0, 3.0),
+    "b": (-3.0, 3.0),
+    "c": (-3.0, 3.0),
+    "d": (0.0, 1.0),
+    "e": (0.0, 1.0),
+    "f": (0.0, 1.0),
+}
 
 # Options beyond dim and clip; the key is what the test is called.
 CASES = {
     "sstq": {"epsilon": EPSILON, "bits": 2},
     "sstq/metric-aware": {"epsilon": EPSILON, "bits": 3, "channel": "metric-aware"},
-    "sstq/metric-aware-unbiased": {"epsilon": EPSILON, "bits": 2, "channel": "metric-aware", "decoder": "unbiased"},
-    "sstq/metric-aware-rescaled": {"epsilon": EPSILON, "bits": 3, "channel": "metric-aware", "decoder": "rescaled"},
-    "sstq/discrete-laplace": {"epsilon": EPSILON, "bits": 3, "channel": "discrete-laplace"},
-    "sstq/own-codebook": {"epsilon": EPSILON, "bits": 2, "codebook": [-1.0, -0.25, 0.5, 1.0]},
+    "sstq/metric-aware-unbiased": {
+        "epsilon": EPSILON,
+        "bits": 2,
+        "channel": "metric-aware",
+        "decoder": "unbiased",
+    },
+    "sstq/metric-aware-rescaled": {
+        "epsilon": EPSILON,
+        "bits": 3,
+        "channel": "metric-aware",
+        "decoder": "rescaled",
+    },
+    "sstq/discrete-laplace": {
+        "epsilon": EPSILON,
+        "bits": 3,
+        "channel": "discrete-laplace",
+    },
+    "sstq/own-codebook": {
+        "epsilon": EPSILON,
+        "bits": 2,
+        "codebook": [-1.0, -0.25, 0.5, 1.0],
+    },
     "sstq/optimal": {"epsilon": EPSILON, "bits": 3, "channel": "optimal"},
     "sstq/paper": {"epsilon": EPSILON, "bits": 4, "kashin": "paper"},
     "sstq/messages": {"epsilon": EPSILON, "bits": 2, "messages": 3},
@@ -53,11 +81,34 @@ CASES = {
     "frameunit/small": {"epsilon": EPSILON, "frame_size": 8},
     "frameunit/frames": {"epsilon": EPSILON, "frames": 4},
     "frameunit/many": {"epsilon": EPSILON, "frames": 33, "frame_size": 8},
-    "frameunit/messages": {"epsilon": EPSILON, "frames": 4, "messages": 3, "inside": 90},
+    "frameunit/messages": {
+        "epsilon": EPSILON,
+        "frames": 4,
+        "messages": 3,
+        "inside": 90,
+    },
     "groupunit": {"epsilon": 4.0, "groups": 4},
-    "groupunit/shares": {"epsilon": EPSILON, "groups": 5, "blocks": 2, "frames": 20, "frame_size": 32},
-    "groupunit/one-block": {"epsilon": 1.0, "groups": 4, "blocks": 1, "frames": 40, "frame_size": 32},
-    "groupunit/messages": {"epsilon": 3.0, "groups": 4, "frames": 3, "messages": 2, "inside": 40},
+    "groupunit/shares": {
+        "epsilon": EPSILON,
+        "groups": 5,
+        "blocks": 2,
+        "frames": 20,
+        "frame_size": 32,
+    },
+    "groupunit/one-block": {
+        "epsilon": 1.0,
+        "groups": 4,
+        "blocks": 1,
+        "frames": 40,
+        "frame_size": 32,
+    },
+    "groupunit/messages": {
+        "epsilon": 3.0,
+        "groups": 4,
+        "frames": 3,
+        "messages": 2,
+        "inside": 40,
+    },
     "vqsgd": {"epsilon": EPSILON},
     "vqsgd/messages": {"epsilon": EPSILON, "messages": 2},
     "sqkr": {"epsilon": EPSILON},
@@ -143,7 +194,10 @@ _SMALL = {
 
 def each(cases):
     """The cases as parameters; the quick lane has the first of each mechanism only, without its variants."""
-    return [pytest.param(case, marks=pytest.mark.slow if "/" in case else ()) for case in cases]
+    return [
+        pytest.param(case, marks=pytest.mark.slow if "/" in case else ())
+        for case in cases
+    ]
 
 
 def build(case, dim=DIM, clip=0.5, **changes):
@@ -155,7 +209,12 @@ def build(case, dim=DIM, clip=0.5, **changes):
 def _solved(case, dim, clip, **changes):
     if case in RECORDS:
         return sstq.mechanism(case.split("/")[0], **RECORDS[case] | changes)
-    return sstq.mechanism(case.split("/")[0], dim=dim, clip=clip, **(CASES | NOT_LOCAL | BOUNDED)[case] | changes)
+    return sstq.mechanism(
+        case.split("/")[0],
+        dim=dim,
+        clip=clip,
+        **(CASES | NOT_LOCAL | BOUNDED)[case] | changes,
+    )
 
 
 def build_small(case):

@@ -11,7 +11,18 @@ import sstq
 from sstq import testing
 from sstq.mechanisms.agreement import Agreement
 from sstq.testing import draws, estimates, forms, tools
-from tests.contract.cases import BOUNDED, CASES, DIM, EPSILON, NOT_LOCAL, RECORDS, build, build_small, each, reread
+from tests.contract.cases import (
+    BOUNDED,
+    CASES,
+    DIM,
+    EPSILON,
+    NOT_LOCAL,
+    RECORDS,
+    build,
+    build_small,
+    each,
+    reread,
+)
 
 every_case = pytest.mark.parametrize("case", each([*CASES, *RECORDS]))
 vector_case = pytest.mark.parametrize("case", each(CASES))
@@ -24,10 +35,16 @@ CONTINUOUS = (*SAMPLED, "projunit")
 
 
 def test_every_mechanism_has_a_case():
-    assert {case.split("/")[0] for case in [*CASES, *RECORDS, *NOT_LOCAL]} >= set(sstq.list_mechanisms())
+    assert {case.split("/")[0] for case in [*CASES, *RECORDS, *NOT_LOCAL]} >= set(
+        sstq.list_mechanisms()
+    )
 
 
-OTHER_CHECKS = [check for check in testing.CHECKS if check not in (estimates.check_estimates, draws.check_privacy)]
+OTHER_CHECKS = [
+    check
+    for check in testing.CHECKS
+    if check not in (estimates.check_estimates, draws.check_privacy)
+]
 
 
 @pytest.mark.parametrize("case", each([*CASES, *RECORDS, *BOUNDED]))
@@ -36,14 +53,19 @@ def test_the_contract_holds(case, check, seed):
     assert check(build(case), seed) is None
 
 
-@pytest.mark.parametrize("case", each([case for case in [*CASES, *RECORDS, *BOUNDED] if case not in CONTINUOUS]))
+@pytest.mark.parametrize(
+    "case",
+    each([case for case in [*CASES, *RECORDS, *BOUNDED] if case not in CONTINUOUS]),
+)
 def test_the_encoder_follows_its_law(case, seed):
     mechanism = build_small(case)
     draws.check_privacy(mechanism, seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [*SAMPLED, pytest.param("projunit", marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "case", [*SAMPLED, pytest.param("projunit", marks=pytest.mark.soak)]
+)
 @pytest.mark.usefixtures("remembered_streams")
 def test_no_privacy_violation_in_samples(case, seed):
     draws.check_privacy(build(case), seed)
@@ -57,7 +79,11 @@ def test_mean_and_error_are_the_stated_ones(case, seed):
 
 @pytest.mark.slow
 @vector_case
-@pytest.mark.parametrize("vectors", [SECOND, pytest.param(OTHERS, marks=pytest.mark.soak)], ids=["second", "others"])
+@pytest.mark.parametrize(
+    "vectors",
+    [SECOND, pytest.param(OTHERS, marks=pytest.mark.soak)],
+    ids=["second", "others"],
+)
 @pytest.mark.usefixtures("remembered_streams")
 def test_mean_and_error_of_other_vectors_are_the_stated_ones(case, vectors, seed):
     assert {*VECTORS, *SECOND, *OTHERS} == estimates.trials(build(case), seed).keys()
@@ -80,7 +106,9 @@ def test_check_mechanism_runs_every_check(monkeypatch):
         raise AssertionError("it is wrong")
 
     monkeypatch.setattr(testing, "CHECKS", [check_nothing])
-    with pytest.raises(AssertionError, match=r"^check_nothing \(seed 7\): it is wrong$"):
+    with pytest.raises(
+        AssertionError, match=r"^check_nothing \(seed 7\): it is wrong$"
+    ):
         testing.check_mechanism(mechanism, seed=7)
 
 
@@ -100,8 +128,16 @@ def test_check_mechanism_accepts_the_smallest_and_says_what_it_left_out(name, se
 
 
 def test_all_checks_are_listed():
-    named = {name: check for module in (draws, estimates, forms) for name, check in vars(module).items()}
-    ours = {check for name, check in named.items() if name.startswith("check_") and name != "check_encoder"}
+    named = {
+        name: check
+        for module in (draws, estimates, forms)
+        for name, check in vars(module).items()
+    }
+    ours = {
+        check
+        for name, check in named.items()
+        if name.startswith("check_") and name != "check_encoder"
+    }
     assert ours == {*testing.CHECKS}
     assert len({*testing.CHECKS}) == len(testing.CHECKS)
 
@@ -115,7 +151,9 @@ def test_a_statistical_test_of_what_is_correct_fails_with_the_stated_probability
         values = np.zeros(n)
         values[:count] = 1.0
         margins.append(estimates.margin_of(values, 1.0))
-    for p in np.concatenate([np.logspace(-9, -0.31, 60), 1 - np.logspace(-9, -0.31, 60)]):
+    for p in np.concatenate(
+        [np.logspace(-9, -0.31, 60), 1 - np.logspace(-9, -0.31, 60)]
+    ):
         off = np.abs(hits / n - p) > margins
         assert binom.pmf(hits, n, p)[off].sum() < 1e-9
 
@@ -131,11 +169,16 @@ def test_bad_options_are_refused_by_name(case):
     mechanism = build(case)
     for name in {"epsilon", "clip"} & {*mechanism.options}:
         for bad in (0.0, float("nan"), "2"):
-            for make in (mechanism.replace, lambda **bad: type(mechanism)(**{**mechanism.options, **bad})):
+            for make in (
+                mechanism.replace,
+                lambda **bad: type(mechanism)(**{**mechanism.options, **bad}),
+            ):
                 with pytest.raises(ValueError, match=f"{name} must be"):
                     make(**{name: bad})
     option = "clip" if "clip" in mechanism.options else "epsilon"
-    others = tools.some_messages(mechanism.replace(**{option: 0.6 * getattr(mechanism, option)}), 3, 1)
+    others = tools.some_messages(
+        mechanism.replace(**{option: 0.6 * getattr(mechanism, option)}), 3, 1
+    )
     with pytest.raises(ValueError, match="another mechanism"):
         mechanism.aggregator().update(others)
     with pytest.raises(ValueError, match="at least one message"):
@@ -147,14 +190,21 @@ def test_options_are_kept_as_given(case):
     given = RECORDS.get(case) or {"dim": DIM, "clip": 0.5} | CASES[case]
     mechanism = build(case)
     taken = inspect.signature(type(mechanism)).parameters
-    given = {name: value for name, value in given.items() if value != taken[name].default}
+    given = {
+        name: value for name, value in given.items() if value != taken[name].default
+    }
     assert mechanism.options == given
-    assert list(mechanism.options) == [name for name in inspect.signature(type(mechanism)).parameters if name in given]
+    assert list(mechanism.options) == [
+        name for name in inspect.signature(type(mechanism)).parameters if name in given
+    ]
 
 
 @vector_case
 def test_bad_arguments_are_refused_by_name(case):
-    with pytest.raises(TypeError, match=f"^{case.split('/')[0]} takes no option 'flavour'; it takes dim, "):
+    with pytest.raises(
+        TypeError,
+        match=f"^{case.split('/')[0]} takes no option 'flavour'; it takes dim, ",
+    ):
         build(case, flavour="vanilla")
     chosen = type(build(case))
     with pytest.raises(TypeError, match="dim"):
@@ -171,7 +221,8 @@ def test_json_with_unknown_fields_says_so(case):
             reread(mechanism, **{unknown: None})
     for version in (1, 3, 2.0, "2"):
         with pytest.raises(
-            ValueError, match=r"has version .*, this library reads version 2; write it with `sstq spec`"
+            ValueError,
+            match=r"has version .*, this library reads version 2; write it with `sstq spec`",
         ):
             reread(mechanism, version=version)
     assert reread(mechanism) == mechanism
@@ -196,7 +247,11 @@ def test_json_with_any_number_changed_is_sound_or_a_value_error(case):
                 continue
             assert found.privacy_loss() <= found.epsilon
             assert json.loads(found.to_json()) == fields | {name: number}
-            assert len(found.messages_from_bytes(tools.some_messages(found, 2, 1).to_bytes(), 2 * found.messages))
+            assert len(
+                found.messages_from_bytes(
+                    tools.some_messages(found, 2, 1).to_bytes(), 2 * found.messages
+                )
+            )
     assert refused >= 2  # -1 and 10^300 at least
 
 
@@ -213,18 +268,42 @@ def test_the_same_messages_whatever_the_threads(case, monkeypatch):
 def test_nobody_overrides_what_another_class_has_made_concrete(case):
     """Public methods of the base are final, and no hook is replaced twice between it and a mechanism."""
     mechanism = type(build(case))
-    ours = [cls for cls in mechanism.__mro__ if issubclass(cls, Agreement) and cls is not Agreement]
-    between, base = ours[: ours.index(sstq.Mechanism)], ours[ours.index(sstq.Mechanism) :]
+    ours = [
+        cls
+        for cls in mechanism.__mro__
+        if issubclass(cls, Agreement) and cls is not Agreement
+    ]
+    between, base = (
+        ours[: ours.index(sstq.Mechanism)],
+        ours[ours.index(sstq.Mechanism) :],
+    )
     attributes = {"layout", "unbiased", "words_each", "estimator"}
     # Those that have a default.
-    attributes |= {"check_solved", "check_messages", "bias_of_mean", "variance_of_mean", "error_of_typical"}
+    attributes |= {
+        "check_solved",
+        "check_messages",
+        "bias_of_mean",
+        "variance_of_mean",
+        "error_of_typical",
+    }
     attributes |= {"largest_biased_mean"}
     for name, value in (item for cls in base for item in vars(cls).items()):
-        concrete = inspect.isfunction(value) and not getattr(value, "__isabstractmethod__", False)
+        concrete = inspect.isfunction(value) and not getattr(
+            value, "__isabstractmethod__", False
+        )
         if concrete and not name.startswith("_") and name not in attributes:
             assert not [cls.__name__ for cls in between if name in vars(cls)], name
-    for name in {name for cls in between for name in vars(cls) if inspect.isfunction(vars(cls)[name])}:
+    for name in {
+        name
+        for cls in between
+        for name in vars(cls)
+        if inspect.isfunction(vars(cls)[name])
+    }:
         makers = [cls.__name__ for cls in between if name in vars(cls)]
-        abstract = [getattr(vars(cls)[name], "__isabstractmethod__", False) for cls in between if name in vars(cls)]
+        abstract = [
+            getattr(vars(cls)[name], "__isabstractmethod__", False)
+            for cls in between
+            if name in vars(cls)
+        ]
         if name != "__init__":
             assert len(makers) - sum(abstract) <= 1, f"{name} is in {makers}"

@@ -15,7 +15,12 @@ from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.inputs.trial_vectors import structured_vectors
 from tests.baselines import test_sqkr, test_vqsgd
 from tests.contract.cases import CASES, RECORDS, build, build_small, each
-from tests.mechanisms import test_frameunit, test_frequencies, test_groupunit, test_survey
+from tests.mechanisms import (
+    test_frameunit,
+    test_frequencies,
+    test_groupunit,
+    test_survey,
+)
 from tests.scripted import ScriptedBits, largest_ratio, law_of
 
 WORDS = [0, 1 << 61, 1 << 63, 5 << 61, (1 << 64) - 1]
@@ -23,18 +28,34 @@ WORDS = [0, 1 << 61, 1 << 63, 5 << 61, (1 << 64) - 1]
 
 def unit_vectors(dim):
     """Structured directions with their opposites, short ones and zero."""
-    rows = np.concatenate([v[:1] for v in structured_vectors(dim, np.random.default_rng(1)).values()])
+    rows = np.concatenate(
+        [v[:1] for v in structured_vectors(dim, np.random.default_rng(1)).values()]
+    )
     return np.concatenate([rows, -rows, 0.3 * rows[:2], np.zeros((1, dim))])
 
 
 def sstq_laws(mechanism):
     """Laws of (code) given index and rounding words, from both ends of every step that any token's row has."""
-    breaks = sorted({0, *np.cumsum(np.asarray(mechanism.channel.matrix, dtype=object), axis=1).ravel().tolist()})
+    breaks = sorted(
+        {
+            0,
+            *np.cumsum(np.asarray(mechanism.channel.matrix, dtype=object), axis=1)
+            .ravel()
+            .tolist(),
+        }
+    )
     ranges = [(low, high - 1) for low, high in itertools.pairwise(breaks)]
-    for x, index, rounding in itertools.product(unit_vectors(mechanism.dim), WORDS[::2], WORDS):
+    for x, index, rounding in itertools.product(
+        unit_vectors(mechanism.dim), WORDS[::2], WORDS
+    ):
         ends = np.array([end for pair in ranges for end in pair], dtype=np.uint64)
         words = np.stack(
-            [np.full(len(ends), index, np.uint64), np.full(len(ends), rounding, np.uint64), ends << np.uint64(2)], 1
+            [
+                np.full(len(ends), index, np.uint64),
+                np.full(len(ends), rounding, np.uint64),
+                ends << np.uint64(2),
+            ],
+            1,
         )
         rows = mechanism.clip * np.tile(x, (len(ends), 1))
         codes = mechanism.encode_rows(rows, ScriptedBits(words), None)[0]
@@ -46,20 +67,26 @@ def sstq_laws(mechanism):
 
 
 def vqsgd_laws(mechanism):
-    for x, which, spread in itertools.product(unit_vectors(mechanism.dim), WORDS, WORDS[::2]):
+    for x, which, spread in itertools.product(
+        unit_vectors(mechanism.dim), WORDS, WORDS[::2]
+    ):
         yield test_vqsgd.output_distribution(mechanism, x, which, spread)
 
 
 def sqkr_laws(mechanism):
     vectors = unit_vectors(mechanism.dim)
     if mechanism.variant == "dense":
-        small = sstq.mechanism("sqkr", dim=2, epsilon=mechanism.epsilon, variant="dense", frame_size=4)
+        small = sstq.mechanism(
+            "sqkr", dim=2, epsilon=mechanism.epsilon, variant="dense", frame_size=4
+        )
         rounding = np.full(2, 1 << 62, dtype=np.uint64)
         for x in unit_vectors(2):
             yield test_sqkr.dense_distribution(small, x, rounding)
         return
     for x, word in itertools.product(vectors, WORDS):
-        yield test_sqkr.subsampled_distribution(mechanism, x, np.full(2 * mechanism.k, word, dtype=np.uint64))[0]
+        yield test_sqkr.subsampled_distribution(
+            mechanism, x, np.full(2 * mechanism.k, word, dtype=np.uint64)
+        )[0]
 
 
 def frameunit_laws(mechanism):
@@ -71,7 +98,9 @@ def frameunit_laws(mechanism):
 
 
 def groupunit_laws(mechanism):
-    for group, x in itertools.product(range(mechanism.groups), unit_vectors(mechanism.dim)):
+    for group, x in itertools.product(
+        range(mechanism.groups), unit_vectors(mechanism.dim)
+    ):
         yield test_groupunit.output_distribution(mechanism, x, group)
 
 
@@ -120,7 +149,9 @@ def test_every_private_mechanism_is_enumerated():
         assert mechanism.name in ({*LAWS, "survey"} if mechanism.exact else CAPS)
 
 
-@pytest.mark.parametrize("case", each(case for case in [*CASES, *RECORDS] if case.split("/")[0] in LAWS))
+@pytest.mark.parametrize(
+    "case", each(case for case in [*CASES, *RECORDS] if case.split("/")[0] in LAWS)
+)
 def test_discrete_messages_are_within_e_to_the_epsilon(case):
     mechanism = build_small(case)
     laws = list(LAWS[mechanism.name](mechanism))
@@ -141,5 +172,7 @@ def test_densities_are_within_e_to_the_epsilon(case):
 
 def test_a_modest_overspend_is_found():
     mechanism = build("sstq")
-    object.__setattr__(mechanism, "channel", sstq.scalar.channels.flat_channel_of_size(4, 2.1))
+    object.__setattr__(
+        mechanism, "channel", sstq.scalar.channels.flat_channel_of_size(4, 2.1)
+    )
     assert largest_ratio(list(sstq_laws(mechanism))) > exp_lower(mechanism.epsilon)

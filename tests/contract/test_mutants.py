@@ -17,7 +17,9 @@ class DropsTheBand(PrivUnit):
     def encode_rows(self, rows, source, report):
         (vectors,) = super().encode_rows(rows, source, report)
         while True:
-            cosine = np.sum(vectors * rows, axis=1) / np.linalg.norm(rows, axis=1).clip(1e-9)
+            cosine = np.sum(vectors * rows, axis=1) / np.linalg.norm(rows, axis=1).clip(
+                1e-9
+            )
             inside = np.flatnonzero((np.abs(cosine) < 0.3) & np.any(rows, axis=1))
             if not len(inside):
                 return (vectors,)
@@ -97,7 +99,9 @@ def test_a_bias_is_found(seed):
             return 1.3 * mean, 1.69 * variance
 
     with pytest.raises(AssertionError, match="it says that it is unbiased"):
-        estimates.check_estimates(Biased(dim=6, epsilon=6.0, bits=2), seed, ("gaussian",))
+        estimates.check_estimates(
+            Biased(dim=6, epsilon=6.0, bits=2), seed, ("gaussian",)
+        )
 
 
 def test_a_wrong_expectation_is_found(seed):
@@ -111,10 +115,14 @@ def test_a_wrong_expectation_is_found(seed):
 
 
 def test_data_dependent_randomness_is_found(seed):
-    with pytest.raises(AssertionError, match="the number of random words depends on the vector"):
+    with pytest.raises(
+        AssertionError, match="the number of random words depends on the vector"
+    ):
         draws.check_privacy(AsksForMoreOnZero(dim=6, epsilon=2.0), seed)
 
 
 def test_an_understated_error_is_found(seed):
     with pytest.raises(AssertionError, match="not the expected one"):
-        estimates.check_estimates(PromisesTooMuch(dim=6, epsilon=2.0, bits=2), seed, ("gaussian",), 20_000)
+        estimates.check_estimates(
+            PromisesTooMuch(dim=6, epsilon=2.0, bits=2), seed, ("gaussian",), 20_000
+        )

@@ -10,8 +10,17 @@ import sstq
 from sstq.files.strict_json import read_json
 from tests.contract.cases import CASES, build
 
-numbers = st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
-values = st.recursive(numbers, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8)
+numbers = (
+    st.none()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+)
+values = st.recursive(
+    numbers,
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
 
 
 @given(values)
@@ -20,7 +29,11 @@ def test_json_comes_back(value):
     assert read_json(json.dumps(value, ensure_ascii=False).encode()) == value
 
 
-@given(values, st.booleans(), st.sampled_from(['{"a": %s}', "[1, %s]", "%s", '{"a": [{"b": %s}]}']))
+@given(
+    values,
+    st.booleans(),
+    st.sampled_from(['{"a": %s}', "[1, %s]", "%s", '{"a": [{"b": %s}]}']),
+)
 def test_booleans_are_refused_wherever_they_are(value, boolean, place):
     text = json.dumps([value, json.loads(place % json.dumps(boolean))])
     with pytest.raises(ValueError, match="does not occur in this format"):
@@ -36,7 +49,10 @@ def test_a_name_twice_is_refused(value, data):
         read_json(f"[{text}]")
 
 
-@pytest.mark.parametrize("text", ["NaN", "[-Infinity]", "[" * 100_000, '{"a":' * 100_000, "", "{", b"\xff", None, 7])
+@pytest.mark.parametrize(
+    "text",
+    ["NaN", "[-Infinity]", "[" * 100_000, '{"a":' * 100_000, "", "{", b"\xff", None, 7],
+)
 def test_what_is_not_json_is_a_value_error(text):
     with pytest.raises(ValueError, match=r"."):
         read_json(text)
@@ -45,7 +61,10 @@ def test_what_is_not_json_is_a_value_error(text):
 def again(text):
     """An object with its first name once more, at the end."""
     name = next(iter(json.loads(text)))
-    return text.rstrip()[:-1] + f",{json.dumps(name)}:{json.dumps(json.loads(text)[name])}}}"
+    return (
+        text.rstrip()[:-1]
+        + f",{json.dumps(name)}:{json.dumps(json.loads(text)[name])}}}"
+    )
 
 
 def with_true(value):
@@ -70,14 +89,19 @@ def test_a_weight_of_true_is_refused():
     row = data["weights"][0]
     one, rest = "1", str(int(row[0]) + int(row[1]) - 1)
     texts = (
-        json.dumps(data | {"weights": [[first, rest, *row[2:]], *data["weights"][1:]]}) for first in (one, 1, True)
+        json.dumps(data | {"weights": [[first, rest, *row[2:]], *data["weights"][1:]]})
+        for first in (one, 1, True)
     )
-    for text, match in zip(texts, ("not 2.0-LDP", "decimal string", "true does not occur"), strict=True):
+    for text, match in zip(
+        texts, ("not 2.0-LDP", "decimal string", "true does not occur"), strict=True
+    ):
         with pytest.raises(ValueError, match=match):
             sstq.from_json(text)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if "frame_size" not in CASES[case]])
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if "frame_size" not in CASES[case]]
+)
 def test_default_frames_are_within_the_bounds_of_cost(case):
     mechanism = build(case, 3000)
     assert sstq.from_json(mechanism.to_json()) == mechanism
@@ -86,14 +110,29 @@ def test_default_frames_are_within_the_bounds_of_cost(case):
 @pytest.mark.parametrize(
     ("name", "options", "says"),
     [
-        ("frameunit", {"frame_size": 1 << 26}, "frame_size must be at most 2048, got 67108864"),
+        (
+            "frameunit",
+            {"frame_size": 1 << 26},
+            "frame_size must be at most 2048, got 67108864",
+        ),
         ("sstq", {"frame_size": 4096}, "frame_size must be at most 2048"),
-        ("csgm", {"clients": 10, "frame_size": 4096}, "frame_size must be at most 2048"),
-        ("sqkr", {"steps": 129}, "steps must be at most 128, got 129; pass max_steps= to allow more"),
+        (
+            "csgm",
+            {"clients": 10, "frame_size": 4096},
+            "frame_size must be at most 2048",
+        ),
+        (
+            "sqkr",
+            {"steps": 129},
+            "steps must be at most 128, got 129; pass max_steps= to allow more",
+        ),
     ],
 )
 def test_json_that_costs_too_much_is_refused_unless_allowed(name, options, says):
     costly = sstq.mechanism(name, dim=3, epsilon=2.0, **options)
     with pytest.raises(ValueError, match=says):
         sstq.from_json(costly.to_json())
-    assert sstq.from_json(costly.to_json(), max_frame_size=1 << 26, max_steps=129) == costly
+    assert (
+        sstq.from_json(costly.to_json(), max_frame_size=1 << 26, max_steps=129)
+        == costly
+    )

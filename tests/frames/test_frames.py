@@ -4,11 +4,23 @@ from scipy.linalg import hadamard
 
 from sstq.baselines.vqsgd import IdentityFrame
 from sstq.frames.family import FrameFamily
-from sstq.frames.tight import FourierFrame, HadamardFrame, OrthogonalFrame, default_frame_size
+from sstq.frames.tight import (
+    FourierFrame,
+    HadamardFrame,
+    OrthogonalFrame,
+    default_frame_size,
+)
 
 FRAMES = [
-    *[HadamardFrame(d, n, seed=5) for d, n in ((1, 1), (1, 4), (3, 8), (8, 8), (13, 32), (100, 256))],
-    *[HadamardFrame(d, n, seed=5, rounds=r) for r in (2, 3) for d, n in ((1, 2), (13, 32), (16, 16))],
+    *[
+        HadamardFrame(d, n, seed=5)
+        for d, n in ((1, 1), (1, 4), (3, 8), (8, 8), (13, 32), (100, 256))
+    ],
+    *[
+        HadamardFrame(d, n, seed=5, rounds=r)
+        for r in (2, 3)
+        for d, n in ((1, 2), (13, 32), (16, 16))
+    ],
     *[FourierFrame(d, n, seed=5) for n in (1, 2, 5, 8) for d in range(1, n + 1)],
     FourierFrame(100, 251, seed=2),
     *[OrthogonalFrame(d, n, seed=5) for d, n in ((1, 1), (3, 7), (8, 8), (40, 100))],
@@ -27,15 +39,21 @@ def dense(frame):
 @pytest.mark.parametrize("frame", FRAMES, ids=name_of)
 def test_tight_and_methods_agree_with_the_dense_matrix(frame):
     u = dense(frame)
-    np.testing.assert_allclose(u.T @ u, frame.redundancy * np.eye(frame.dim), atol=1e-12 * frame.redundancy)
+    np.testing.assert_allclose(
+        u.T @ u, frame.redundancy * np.eye(frame.dim), atol=1e-12 * frame.redundancy
+    )
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((3, frame.dim)), rng.standard_normal((2, frame.size))
     np.testing.assert_allclose(frame.analyze(x), x @ u.T, atol=1e-12 * frame.size)
-    np.testing.assert_allclose(frame.synthesize(y), y @ u / frame.redundancy, atol=1e-12 * frame.size)
+    np.testing.assert_allclose(
+        frame.synthesize(y), y @ u / frame.redundancy, atol=1e-12 * frame.size
+    )
     indices = rng.integers(frame.size, size=5)
     np.testing.assert_allclose(frame.rows(indices), u[indices], atol=1e-12)
     weights = rng.random(frame.size)
-    np.testing.assert_allclose(frame.squared_row_norms(), np.sum(u**2, axis=1), atol=1e-11)
+    np.testing.assert_allclose(
+        frame.squared_row_norms(), np.sum(u**2, axis=1), atol=1e-11
+    )
     np.testing.assert_allclose(frame.column_power(weights), weights @ u**2, atol=1e-11)
     weights[1:] = 0
     np.testing.assert_allclose(frame.column_power(weights), weights @ u**2, atol=1e-11)
@@ -53,7 +71,9 @@ def test_hadamard_rows_are_distinct_even_when_redundant():
 
 
 @pytest.mark.parametrize(
-    "frame", [HadamardFrame(100, 256), FourierFrame(100, 251), OrthogonalFrame(20, 50)], ids=name_of
+    "frame",
+    [HadamardFrame(100, 256), FourierFrame(100, 251), OrthogonalFrame(20, 50)],
+    ids=name_of,
 )
 def test_single_precision_stays_single(frame):
     x = np.random.default_rng(1).standard_normal((2, frame.dim)).astype(np.float32)
@@ -99,7 +119,9 @@ def test_bad_rounds_are_refused():
 
 @pytest.mark.parametrize("rounds", [2, 3])
 def test_many_frames_at_once_are_the_frames_one_by_one(rounds):
-    family = FrameFamily(HadamardFrame(dim=5, size=16, seed=3, rounds=rounds), count=100)
+    family = FrameFamily(
+        HadamardFrame(dim=5, size=16, seed=3, rounds=rounds), count=100
+    )
     numbers = np.array([0, 99, 7, 7])
     first, later = family.signs(numbers)
     y = np.random.default_rng(1).standard_normal((4, 16))
@@ -108,7 +130,9 @@ def test_many_frames_at_once_are_the_frames_one_by_one(rounds):
         frame = family.frame(int(number))
         np.testing.assert_array_equal(first[row], frame.signs)
         np.testing.assert_array_equal(later[row], frame._later_signs)
-        np.testing.assert_allclose(x[row], frame.synthesize(y[row : row + 1])[0], atol=1e-14)
+        np.testing.assert_allclose(
+            x[row], frame.synthesize(y[row : row + 1])[0], atol=1e-14
+        )
 
 
 def test_one_frame_is_the_base_and_several_are_different():

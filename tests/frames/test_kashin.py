@@ -13,7 +13,12 @@ from sstq.frames.kashin import (
     make_kashin,
     represent,
 )
-from sstq.frames.tight import FourierFrame, HadamardFrame, OrthogonalFrame, default_frame_size
+from sstq.frames.tight import (
+    FourierFrame,
+    HadamardFrame,
+    OrthogonalFrame,
+    default_frame_size,
+)
 from sstq.inputs.trial_vectors import structured_vectors
 
 DIMS = [1, 2, 3, 17, 103, 409, 1000, 25_450]
@@ -24,7 +29,9 @@ def unit_rows(rows):
 
 
 def structured_inputs(dim, seed):
-    return np.concatenate([*structured_vectors(dim, np.random.default_rng(seed)).values()]).astype(np.float32)
+    return np.concatenate(
+        [*structured_vectors(dim, np.random.default_rng(seed)).values()]
+    ).astype(np.float32)
 
 
 @pytest.mark.parametrize("dim", DIMS)
@@ -42,23 +49,34 @@ def test_certificate_holds_at_the_default_level(dim):
         # The residual is what it says: an independent reconstruction in double precision.
         bound = recipe.bound(frame) / dim**0.5
         rebuilt = frame.synthesize(values.astype(np.float64) * bound)
-        np.testing.assert_allclose(np.linalg.norm(rebuilt - x, axis=1), residuals, atol=2e-6)
+        np.testing.assert_allclose(
+            np.linalg.norm(rebuilt - x, axis=1), residuals, atol=2e-6
+        )
 
 
-@pytest.mark.parametrize(("dim", "size"), [(30, 64), (460, 512), (500, 1024), (3000, 4096), (1600, 2048), (900, 1024)])
+@pytest.mark.parametrize(
+    ("dim", "size"),
+    [(30, 64), (460, 512), (500, 1024), (3000, 4096), (1600, 2048), (900, 1024)],
+)
 def test_certificate_holds_at_other_redundancies(dim, size):
     for seed in range(2):
         frame = HadamardFrame(dim, size, seed=seed)
-        _, residuals = represent(frame, make_kashin("certified", frame), structured_inputs(dim, seed))
+        _, residuals = represent(
+            frame, make_kashin("certified", frame), structured_inputs(dim, seed)
+        )
         assert residuals.max() <= CERTIFIED_RESIDUAL
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "frame", [FourierFrame(200, 512, seed=1), OrthogonalFrame(200, 512, seed=1)], ids=lambda f: f.name
+    "frame",
+    [FourierFrame(200, 512, seed=1), OrthogonalFrame(200, 512, seed=1)],
+    ids=lambda f: f.name,
 )
 def test_certificate_holds_in_other_frames(frame):
-    values, residuals = represent(frame, make_kashin("certified", frame), structured_inputs(200, 0))
+    values, residuals = represent(
+        frame, make_kashin("certified", frame), structured_inputs(200, 0)
+    )
     assert np.abs(values).max() <= 1
     assert residuals.max() <= CERTIFIED_RESIDUAL
 
@@ -67,7 +85,9 @@ def test_shorter_vectors_are_represented_exactly():
     frame = HadamardFrame(100, 256, seed=4)
     x = structured_inputs(100, 4) * np.float32(1e-3)
     _, residuals = represent(
-        frame, make_kashin("certified", frame), np.concatenate([x, np.zeros((1, 100), np.float32)])
+        frame,
+        make_kashin("certified", frame),
+        np.concatenate([x, np.zeros((1, 100), np.float32)]),
     )
     assert np.all(residuals[:-1] <= CERTIFIED_RESIDUAL * 1e-3)
     assert residuals[-1] == 0
@@ -88,10 +108,14 @@ def textbook(frame, x, bound, steps):
         elif step % 2 == 0:
             rate = np.clip(2.5 * quotients[step - 2], 3, 16)
         box = bound * (1 - 0.36 / steps * (steps - 1 - step) / (steps - 1))
-        new = np.clip(y + rate[:, None] * ((x - y @ u / frame.redundancy) @ u.T), -box, box)
+        new = np.clip(
+            y + rate[:, None] * ((x - y @ u / frame.redundancy) @ u.T), -box, box
+        )
         taken = new - y
         projected = taken @ u @ u.T / frame.redundancy
-        quotients.append(np.sum(taken**2, axis=1) / np.maximum(np.sum(projected**2, axis=1), 1e-30))
+        quotients.append(
+            np.sum(taken**2, axis=1) / np.maximum(np.sum(projected**2, axis=1), 1e-30)
+        )
         y = new
     return y
 
@@ -125,11 +149,15 @@ def test_lower_levels_get_more_steps_and_certify():
     recipe = make_kashin("certified", frame, level)
     assert recipe.steps > make_kashin("certified", frame).steps
     assert certified(frame, recipe)
-    _, residuals = represent(frame, recipe, unit_rows(np.random.default_rng(0).standard_normal((20, 1024))))
+    _, residuals = represent(
+        frame, recipe, unit_rows(np.random.default_rng(0).standard_normal((20, 1024)))
+    )
     assert residuals.max() <= CERTIFIED_RESIDUAL
 
 
-@pytest.mark.parametrize(("dim", "size"), [(1, 4), (100, 256), (1000, 4096), (25_450, 65_536)])
+@pytest.mark.parametrize(
+    ("dim", "size"), [(1, 4), (100, 256), (1000, 4096), (25_450, 65_536)]
+)
 def test_what_counts_as_certified_needs_no_solving(dim, size, monkeypatch):
     monkeypatch.setattr(kashin, "represent", None)
     monkeypatch.setattr(kashin, "kernels", None)
@@ -140,7 +168,9 @@ def test_what_counts_as_certified_needs_no_solving(dim, size, monkeypatch):
         assert certified(frame, Kashin("certified", level, steps + 1))
         assert not certified(frame, Kashin("certified", level, steps - 1))
         assert not certified(frame, Kashin("paper", level, steps))
-    assert not certified(frame, Kashin("certified", 0.999 * least_level(dim, size), 10_000))
+    assert not certified(
+        frame, Kashin("certified", 0.999 * least_level(dim, size), 10_000)
+    )
 
 
 def test_paper_recipe_against_its_text():
@@ -166,7 +196,9 @@ def test_paper_level_cannot_be_reached():
         assert np.all((residuals > 0.15) & (residuals < 0.35))
     # Below K = √ρ no representation exists at all: the box is shorter than the least-norm solution.
     frame = HadamardFrame(500, 2048, seed=0)
-    _, residuals = represent(frame, Kashin("certified", level=2.0, steps=500), x=structured_inputs(500, 0))
+    _, residuals = represent(
+        frame, Kashin("certified", level=2.0, steps=500), x=structured_inputs(500, 0)
+    )
     assert residuals.min() > 0.01
 
 
@@ -189,8 +221,13 @@ def test_pick_takes_coordinates_of_the_representation(frame):
 
 
 def test_default_level_follows_the_design():
-    assert default_level(25_450, 65_536) == pytest.approx(1.8 * (65_536 / 25_450) ** 0.5)
+    assert default_level(25_450, 65_536) == pytest.approx(
+        1.8 * (65_536 / 25_450) ** 0.5
+    )
     assert default_level(200, 512) == pytest.approx(2.0 * 2.56**0.5)
     # Less redundancy needs a higher level.
-    levels = [default_level(d, 1024) / (1024 / d) ** 0.5 for d in (400, 512, 700, 900, 1000, 1024)]
+    levels = [
+        default_level(d, 1024) / (1024 / d) ** 0.5
+        for d in (400, 512, 700, 900, 1000, 1024)
+    ]
     assert levels == sorted(levels)

@@ -35,14 +35,18 @@ class HashedBits:
 
     def words(self, count):
         self._requests += 1
-        raw = hashlib.shake_256(f"{self._label}/{self._requests}".encode()).digest(8 * count)
+        raw = hashlib.shake_256(f"{self._label}/{self._requests}".encode()).digest(
+            8 * count
+        )
         return np.frombuffer(raw, dtype="<u8").astype(np.uint64)
 
 
 def vectors(dim):
     """Dense vectors of norms around clip, and the corners: zero, a spike, a long one, a constant."""
     raw = hashlib.shake_256(f"vectors/{dim}".encode()).digest(4 * 12 * dim)
-    dense = (np.frombuffer(raw, dtype="<u4").reshape(12, dim).astype(np.float64) / 2**31 - 1) / dim**0.5
+    dense = (
+        np.frombuffer(raw, dtype="<u4").reshape(12, dim).astype(np.float64) / 2**31 - 1
+    ) / dim**0.5
     corners = np.zeros((4, dim))
     corners[1, dim // 2], corners[2], corners[3] = -0.5, 3.0, 0.25 / dim**0.5
     return np.concatenate([dense, corners]).astype(np.float32)
@@ -57,13 +61,19 @@ def record(case, dim):
     else:
         rows = read_in_turn(mechanism, vectors(dim))
     columns = mechanism.encode_rows(rows, HashedBits(f"{case}/{dim}"), None)
-    columns = tuple(c.astype(f.dtype) for f, c in zip(mechanism.layout.fields, columns, strict=True))
+    columns = tuple(
+        c.astype(f.dtype) for f, c in zip(mechanism.layout.fields, columns, strict=True)
+    )
     messages = mechanism.messages_from_columns(columns, True)
     frozen = {"bits": mechanism.message_bits}
     # Bytes of continuous values may differ in the last place between processors; what they decode to may not.
     if mechanism.exact or case in NOT_LOCAL:
         payload = messages.to_bytes()
-        frozen["payload"] = payload.hex() if len(payload) <= _HEX else f"sha256:{hashlib.sha256(payload).hexdigest()}"
+        frozen["payload"] = (
+            payload.hex()
+            if len(payload) <= _HEX
+            else f"sha256:{hashlib.sha256(payload).hexdigest()}"
+        )
     if mechanism.delta > 0:
         return frozen | {"decoded": _numbers(mechanism.decode(messages).mean(axis=0))}
     aggregator = mechanism.aggregator().update(messages)
@@ -82,7 +92,12 @@ def _numbers(values):
 
 def keys():
     every = CASES | NOT_LOCAL
-    vectors = [f"{case}/{dim}" for case in every for dim in DIMS if dim <= every[case].get("frame_size", dim)]
+    vectors = [
+        f"{case}/{dim}"
+        for case in every
+        for dim in DIMS
+        if dim <= every[case].get("frame_size", dim)
+    ]
     return vectors + [f"{case}/1" for case in RECORDS]
 
 

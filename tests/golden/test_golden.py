@@ -19,5 +19,7 @@ def test_nothing_on_the_wire_has_changed(key):
         if numbers in then:
             # Continuous values are sent as float32, and rounding may differ between processors.
             tolerance = 1e-12 if "payload" in then else 1e-5
-            np.testing.assert_allclose(now.pop(numbers), then.pop(numbers), rtol=tolerance, atol=tolerance)
+            np.testing.assert_allclose(
+                now.pop(numbers), then.pop(numbers), rtol=tolerance, atol=tolerance
+            )
     assert now == then

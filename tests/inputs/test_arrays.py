@@ -65,7 +65,9 @@ HELD = {
     "polars frame": Polars(TABLE),
     "pandas series of arrays": Pandas(objects(list(map(np.array, ROWS)))),
     "pandas series of lists": Pandas(objects(ROWS)),
-    "pandas frame with a column of arrays": Pandas(objects(list(map(np.array, ROWS)), (2, 1))),
+    "pandas frame with a column of arrays": Pandas(
+        objects(list(map(np.array, ROWS)), (2, 1))
+    ),
     "pandas nullable floats": Pandas(np.array(ROWS, dtype=object)),
 }
 
@@ -90,12 +92,19 @@ def test_a_mechanism_takes_all_of_them():
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.uint32, np.uint64])
 def test_one_hot_rows_of_integers_are_those_of_floats(dtype):
     one_hot = np.eye(4, dtype=dtype)
-    for held in (one_hot, pa.array(one_hot.tolist(), type=pa.list_(pa.from_numpy_dtype(dtype)))):
+    for held in (
+        one_hot,
+        pa.array(one_hot.tolist(), type=pa.list_(pa.from_numpy_dtype(dtype))),
+    ):
         np.testing.assert_array_equal(as_vectors(held), np.eye(4))
 
 
 def test_an_array_of_numbers_is_one_vector_whoever_holds_it():
-    for held in (pa.array([1.0, 2.0]), Polars(pa.chunked_array([[1.0], [2.0]])), Pandas(objects([1.0, 2]))):
+    for held in (
+        pa.array([1.0, 2.0]),
+        Polars(pa.chunked_array([[1.0], [2.0]])),
+        Pandas(objects([1.0, 2])),
+    ):
         np.testing.assert_array_equal(as_vectors(held), [1.0, 2.0])
 
 
@@ -103,14 +112,22 @@ def test_floats_are_not_copied():
     rows = np.ones((3, 4), dtype=np.float32)
     assert np.shares_memory(as_vectors(rows), rows)
     lists = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), 4)
-    assert as_vectors(lists).__array_interface__["data"][0] == lists.flatten().buffers()[1].address
+    assert (
+        as_vectors(lists).__array_interface__["data"][0]
+        == lists.flatten().buffers()[1].address
+    )
 
 
 @pytest.mark.parametrize("integer", [2**53, -(2**53)])
 def test_integers_pass_up_to_the_last_that_is_exact(integer):
     assert as_vectors(np.array([[integer]]))[0, 0] == integer
-    for held in (np.array([[0], [integer + (1 if integer > 0 else -1)]]), [[0], [2**70]]):
-        with pytest.raises(ValueError, match=r"2\^53, got -?9007199254740993 in row 1|dtype object"):
+    for held in (
+        np.array([[0], [integer + (1 if integer > 0 else -1)]]),
+        [[0], [2**70]],
+    ):
+        with pytest.raises(
+            ValueError, match=r"2\^53, got -?9007199254740993 in row 1|dtype object"
+        ):
             as_vectors(held)
     with pytest.raises(ValueError, match="18446744073709551615 in row 0"):
         as_vectors(np.array([[2**64 - 1]], dtype=np.uint64))
@@ -150,7 +167,12 @@ def test_what_cannot_be_read_exactly_is_refused_with_what_to_do(what):
         (column(rows=[*ROWS, [1.0, None, 2.0]]), [1.0, np.nan, 2.0]),
         (pa.chunked_array([column(), column(rows=[None])]), [np.nan] * 3),
         (column(rows=[*ROWS, [1.0]]), [np.nan] * 3),
-        (pa.table({"a": [1.0, 2.0, 3.0], "b": [0, 1, None], "c": [True, False, None]}), [3.0, np.nan, np.nan]),
+        (
+            pa.table(
+                {"a": [1.0, 2.0, 3.0], "b": [0, 1, None], "c": [True, False, None]}
+            ),
+            [3.0, np.nan, np.nan],
+        ),
     ],
 )
 def test_nulls_of_arrow_and_rows_of_another_length_are_nan(held, row):

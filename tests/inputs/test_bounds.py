@@ -13,7 +13,9 @@ MECHANISMS = {"frameunit": {"frames": 4096}, "sstq": {"bits": 2}}
 
 
 def people(count, seed):
-    return np.array([62, 130, 6.1, 27]) + np.random.default_rng(seed).standard_normal((count, 4)) * [10, 15, 1, 4]
+    return np.array([62, 130, 6.1, 27]) + np.random.default_rng(seed).standard_normal(
+        (count, 4)
+    ) * [10, 15, 1, 4]
 
 
 class Table:
@@ -29,7 +31,9 @@ class Table:
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_means_are_in_the_units_that_went_in(name, seed):
     """4 z-tests at |z| < 6, false with probability 8e-9."""
-    mechanism = sstq.mechanism(name, dim=4, epsilon=3.0, bounds=BOUNDS, **MECHANISMS[name])
+    mechanism = sstq.mechanism(
+        name, dim=4, epsilon=3.0, bounds=BOUNDS, **MECHANISMS[name]
+    )
     x = people(40_000, seed)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -39,7 +43,9 @@ def test_means_are_in_the_units_that_went_in(name, seed):
     assert np.all(np.abs(estimate.value - x.mean(axis=0)) < 6 * estimate.stderr)
     assert np.all(estimate.stderr < [2, 3, 0.3, 1])
     assert estimate.names == tuple(BOUNDS)
-    shuffled = Table(["bmi", "id", "hba1c", "pressure", "age"], np.insert(x[:, ::-1], 1, 7.0, axis=1))
+    shuffled = Table(
+        ["bmi", "id", "hba1c", "pressure", "age"], np.insert(x[:, ::-1], 1, 7.0, axis=1)
+    )
     assert mechanism.encode(shuffled, rng=seed).to_bytes() == messages.to_bytes()
     with pytest.raises(ValueError, match="got none called age"):
         mechanism.encode(Table(["bmi", "hba1c", "pressure"], x[:, :3]))
@@ -55,15 +61,33 @@ def test_bounds_are_part_of_the_json_only_if_given(name):
     assert again == bounded == eval(repr(bounded), {type(plain).__name__: type(plain)})  # noqa: S307
     assert again.replace(clip=2.0) == bounded.replace(clip=2.0)
     ends = np.array(list(BOUNDS.values()))
-    assert [pair[1:] for pair in plain.replace(bounds=ends).bounds] == [tuple(pair) for pair in ends.tolist()]
-    for wrong in ([], [["a", 0, 1]], [["a", 1, 0]] * 4, [["a", 1, 1]] * 4, [[1, 0, 1]] * 4, [["a", 0]] * 4, "word", 3):
+    assert [pair[1:] for pair in plain.replace(bounds=ends).bounds] == [
+        tuple(pair) for pair in ends.tolist()
+    ]
+    for wrong in (
+        [],
+        [["a", 0, 1]],
+        [["a", 1, 0]] * 4,
+        [["a", 1, 1]] * 4,
+        [[1, 0, 1]] * 4,
+        [["a", 0]] * 4,
+        "word",
+        3,
+    ):
         with pytest.raises(ValueError, match="bounds"):
             reread(bounded, bounds=wrong)
 
 
 @pytest.mark.parametrize(
     "bounds",
-    [{"age": (0, 1)}, 3, [(0, 1)] * 3, [(1, 0)] * 4, dict.fromkeys("abcd", (0, np.nan)), dict.fromkeys("abcd")],
+    [
+        {"age": (0, 1)},
+        3,
+        [(0, 1)] * 3,
+        [(1, 0)] * 4,
+        dict.fromkeys("abcd", (0, np.nan)),
+        dict.fromkeys("abcd"),
+    ],
 )
 def test_bad_bounds_are_refused(bounds):
     with pytest.raises(ValueError, match="bounds must"):
@@ -74,12 +98,17 @@ def test_values_beyond_the_bounds_count_as_their_ends():
     mechanism = sstq.FrameUnit(4, 1.0, bounds=BOUNDS)
     ends = np.array([[110.0, 60.0, 15.0, 10.0]])
     far = np.array([[1e9, -1e9, 1e9, -1e9]])
-    assert mechanism.encode(far, rng=1).to_bytes() == mechanism.encode(ends, rng=1).to_bytes()
+    assert (
+        mechanism.encode(far, rng=1).to_bytes()
+        == mechanism.encode(ends, rng=1).to_bytes()
+    )
 
 
 def test_clipping_is_said_where_the_vectors_are():
     mechanism, x = sstq.FrameUnit(4, 3.0), people(1000, 1)
-    with pytest.warns(sstq.ClippedWarning, match="100 % of the vectors are longer than clip = 1") as told:
+    with pytest.warns(
+        sstq.ClippedWarning, match="100 % of the vectors are longer than clip = 1"
+    ) as told:
         mechanism.encode(x, rng=1)
     assert told[0].filename == __file__
     short = x / np.linalg.norm(x, axis=1, keepdims=True)
@@ -93,12 +122,16 @@ def test_clipping_is_said_where_the_vectors_are():
 def test_an_estimate_as_long_as_clip_says_so():
     mechanism = sstq.SSTQ(4, 3.0, bits=2)
     for scale, said in ((1.0, True), (0.005, False)):
-        aggregator = mechanism.aggregator().update(mechanism.encode(scale * people(20_000, 2), rng=2))
+        aggregator = mechanism.aggregator().update(
+            mechanism.encode(scale * people(20_000, 2), rng=2)
+        )
         assert ("most vectors are longer than clip" in aggregator.mean().note) is said
 
 
 def test_estimates_are_arrays_and_tables():
-    estimate = sstq.Estimate(np.array([1.0, 2.0]), np.array([0.1, 0.2]), 100, names=("a", "b"))
+    estimate = sstq.Estimate(
+        np.array([1.0, 2.0]), np.array([0.1, 0.2]), 100, names=("a", "b")
+    )
     assert np.asarray(estimate).tolist() == [1.0, 2.0]
     assert (np.asarray(estimate, dtype=np.float32) - 1).tolist() == [0.0, 1.0]
     frame = estimate.to_frame()

@@ -17,7 +17,9 @@ from sstq.mechanisms.answers import answer, encode_files
 from sstq.randomness.secret import bit_source
 
 PAIRS = sstq.FrameUnit(2, 2.0)
-SURVEY = sstq.Survey(2.0, {"os": sstq.Choice(["mac", "win"]), "age": sstq.Number(0, 100)})
+SURVEY = sstq.Survey(
+    2.0, {"os": sstq.Choice(["mac", "win"]), "age": sstq.Number(0, 100)}
+)
 LONG = "x" * 200_000
 
 
@@ -25,8 +27,14 @@ def read(mechanism, path, **options):
     """What a device reads of a file; as many messages come of it."""
     people = mechanism.input.open(path, answering=True, **options)
     pieces = list(people.pieces())
-    rows = [mechanism.input.substitute(piece.X, piece.groups, source=bit_source(1)) for piece in pieces]
-    assert sum(map(len, encode_files(mechanism, people, 1, answering=True))) == people.count
+    rows = [
+        mechanism.input.substitute(piece.X, piece.groups, source=bit_source(1))
+        for piece in pieces
+    ]
+    assert (
+        sum(map(len, encode_files(mechanism, people, 1, answering=True)))
+        == people.count
+    )
     return np.concatenate(rows)
 
 
@@ -63,7 +71,8 @@ def test_lines_of_vectors(tmp_path, text, rows):
         (b'os,age\nma"c,40\nwin,30\n', [[2, 40], [1, 30]]),
         (b'os,age\n"mac,40\nwin,30\n', [[2, 40], [1, 30]]),
         (b'os,age\n"mac"x,40\nwin,30\n', [[2, 40], [1, 30]]),
-        (b'os,age\n"two\nlines",40\nwin,30\n', [[2, 40], [1, 30]]),  # a value of two lines, as it should be
+        # a value of two lines, as it should be
+        (b'os,age\n"two\nlines",40\nwin,30\n', [[2, 40], [1, 30]]),
         (b'os,age\n"mac,40\nwin,30\nx","1","2"\n', [[2, 40], [1, 30], [2, np.nan]]),
         (b"os,age\n\xff\xfe,40\nwin,30\n", [[2, 40], [1, 30]]),
         (b"os,age\n" + LONG.encode() + b",40\nwin,30\n", [[2, 40], [1, 30]]),
@@ -115,7 +124,9 @@ def test_columns_of_any_type(tmp_path, column):
     for held in (table, table.to_batches()[0], *of_polars(column)):
         assert len(answer(SURVEY, held)) == 2
     pq.write_table(table, tmp_path / "x.parquet")
-    np.testing.assert_array_equal(read(SURVEY, tmp_path / "x.parquet"), [[2, 30], [2, 40]])
+    np.testing.assert_array_equal(
+        read(SURVEY, tmp_path / "x.parquet"), [[2, 30], [2, 40]]
+    )
     vectors = pa.table({"a": column, "b": [0.5, 0.5]})
     pq.write_table(vectors, tmp_path / "v.parquet")
     assert len(read(PAIRS, tmp_path / "v.parquet", columns=["a", "b"])) == 2
@@ -125,14 +136,21 @@ def test_columns_of_any_type(tmp_path, column):
 def test_good_cells_beside_one_that_cannot_be_read():
     lists = pa.array([[10**9], [1]], pa.list_(pa.date32()))
     survey = sstq.Survey(2.0, {"n": sstq.Number(0, 10), "v": sstq.Vector(2)})
-    table = {"n": [3, datetime.date.max, Raising()], "v": [[0.5, 0.5], Raising(), [Raising(), 1.0]]}
+    table = {
+        "n": [3, datetime.date.max, Raising()],
+        "v": [[0.5, 0.5], Raising(), [Raising(), 1.0]],
+    }
     report = LocalReport()
     rows = survey.input.substitute(table, source=bit_source(1), report=report)
     np.testing.assert_array_equal(rows, [[3, 0.5, 0.5], [np.nan, 0, 0], [np.nan, 0, 0]])
     assert (report.unreadable["n"], report.unreadable["v"]) == (2, 2)
     of_polars = polars.from_arrow(pa.table({"m": lists, "c": ["a", "b"]}))
-    several = sstq.Survey(2.0, {"m": sstq.MultiChoice(["a"]), "c": sstq.Choice(["a", "b"])})
-    assert several.input.substitute(of_polars, source=bit_source(1))[:, -1].tolist() == [0, 1]
+    several = sstq.Survey(
+        2.0, {"m": sstq.MultiChoice(["a"]), "c": sstq.Choice(["a", "b"])}
+    )
+    assert several.input.substitute(of_polars, source=bit_source(1))[
+        :, -1
+    ].tolist() == [0, 1]
 
 
 class Raising:
@@ -162,7 +180,14 @@ def nested():
     return inside
 
 
-OBJECTS = [[[1.0, Raising()]], [[1.0, nested()]], [[1.0, {"a": 1}]], [[1.0, None]], [[10**400, 1]], [["x", 1.0]]]
+OBJECTS = [
+    [[1.0, Raising()]],
+    [[1.0, nested()]],
+    [[1.0, {"a": 1}]],
+    [[1.0, None]],
+    [[10**400, 1]],
+    [["x", 1.0]],
+]
 
 
 @pytest.mark.parametrize("X", OBJECTS, ids=lambda value: type(value[0][-1]).__name__)
@@ -178,7 +203,9 @@ def test_labels_of_any_kind():
     held = [["a", Raising()], [Raising()], Raising(), ["a", b"\xff", 1, nested()]]
     rows = survey.input.substitute({"m": held}, source=bit_source(1))
     assert rows.tolist() == [[1, 0], [0, 1], [0, 1], [1, 0]]
-    asked = Question("classes", sstq.GroupUnit(2, 3.0, groups=2), classes=("cat", "dog"))
+    asked = Question(
+        "classes", sstq.GroupUnit(2, 3.0, groups=2), classes=("cat", "dog")
+    )
     for label in (Raising(), None, nested(), {"a": 1}, 10**400):
         labels = np.empty(1, dtype=object)
         labels[0] = label

@@ -78,7 +78,10 @@ def test_integers_that_a_float_would_round_are_refused_with_their_row(tmp_path, 
         parquet(path, {"x": rows.tolist()})
     else:
         np.save(path, rows)
-    with pytest.raises(ValueError, match=rf"x\.{kind}: vectors must be .* 2\^53, got 9007199254740993 in row 5"):
+    with pytest.raises(
+        ValueError,
+        match=rf"x\.{kind}: vectors must be .* 2\^53, got 9007199254740993 in row 5",
+    ):
         list(open_vectors(path, VectorColumns(DIM)).pieces())
 
 
@@ -90,11 +93,18 @@ def test_other_shapes_are_refused(tmp_path, shape):
 
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
-def test_numbers_that_are_not_finite_are_found_in_a_later_chunk(tmp_path, vectors, value):
+def test_numbers_that_are_not_finite_are_found_in_a_later_chunk(
+    tmp_path, vectors, value
+):
     vectors[5, 3] = value
-    pieces = open_vectors(parquet(tmp_path / "x.parquet", {"x": list(vectors)}), VectorColumns(DIM)).pieces()
+    pieces = open_vectors(
+        parquet(tmp_path / "x.parquet", {"x": list(vectors)}), VectorColumns(DIM)
+    ).pieces()
     next(pieces)
-    with pytest.raises(ValueError, match=r"must be 5 finite numbers, got (no number|-inf) in row 5, column 3"):
+    with pytest.raises(
+        ValueError,
+        match=r"must be 5 finite numbers, got (no number|-inf) in row 5, column 3",
+    ):
         list(pieces)
 
 
@@ -113,11 +123,16 @@ def test_truncated_files_are_refused_by_name(tmp_path, vectors, kind):
 
 def test_columns_of_npy_are_refused(tmp_path, vectors):
     np.save(tmp_path / "x.npy", vectors)
-    with pytest.raises(ValueError, match=r"columns must be left out for the \.npy file"):
+    with pytest.raises(
+        ValueError, match=r"columns must be left out for the \.npy file"
+    ):
         open_vectors(tmp_path / "x.npy", VectorColumns(DIM, columns=["a"]))
 
 
-@pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.large_list(pa.float64()), pa.list_(pa.float64(), DIM)])
+@pytest.mark.parametrize(
+    "kind",
+    [pa.list_(pa.float32()), pa.large_list(pa.float64()), pa.list_(pa.float64(), DIM)],
+)
 def test_parquet_lists(tmp_path, vectors, kind):
     column = pa.array(list(vectors), type=kind)
     path = parquet(tmp_path / "x.parquet", {"client": list(range(7)), "x": column})
@@ -127,25 +142,42 @@ def test_parquet_lists(tmp_path, vectors, kind):
 
 
 def test_parquet_columns_of_the_wrong_number_or_type(tmp_path, vectors):
-    path = parquet(tmp_path / "x.parquet", {f"c{i}": vectors[:, i] for i in range(DIM - 1)})
-    with pytest.raises(ValueError, match=r"columns must be 5 columns of .* \(c0, c1, c2, c3\), got 4"):
+    path = parquet(
+        tmp_path / "x.parquet", {f"c{i}": vectors[:, i] for i in range(DIM - 1)}
+    )
+    with pytest.raises(
+        ValueError, match=r"columns must be 5 columns of .* \(c0, c1, c2, c3\), got 4"
+    ):
         open_vectors(path, VectorColumns(DIM))
-    path = parquet(tmp_path / "y.parquet", {"a": list(vectors), "b": list(vectors), "c": ["word"] * 7})
-    with pytest.raises(ValueError, match=r"columns must be given for .* 2 columns of lists"):
+    path = parquet(
+        tmp_path / "y.parquet",
+        {"a": list(vectors), "b": list(vectors), "c": ["word"] * 7},
+    )
+    with pytest.raises(
+        ValueError, match=r"columns must be given for .* 2 columns of lists"
+    ):
         open_vectors(path, VectorColumns(DIM))
     with pytest.raises(ValueError, match="must be 5 columns"):
         open_vectors(path, VectorColumns(DIM, columns=["c"]))
     with pytest.raises(ValueError, match=r"\(a, b, c\), got 'd'"):
         open_vectors(path, VectorColumns(DIM, columns=["d"]))
-    path = parquet(tmp_path / "z.parquet", {f"c{i}": vectors[:, i] for i in range(DIM - 1)} | {"word": ["x"] * 7})
-    with pytest.raises(ValueError, match=r"one column of lists or columns of numbers .*, got word: string"):
+    path = parquet(
+        tmp_path / "z.parquet",
+        {f"c{i}": vectors[:, i] for i in range(DIM - 1)} | {"word": ["x"] * 7},
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"one column of lists or columns of numbers .*, got word: string",
+    ):
         open_vectors(path, VectorColumns(DIM))
 
 
 def test_parquet_columns_beside_those_of_the_vectors(tmp_path, vectors):
     columns = {f"c{i}": vectors[:, i] for i in range(DIM)}
     path = parquet(tmp_path / "x.parquet", {"client": list(range(7))} | columns)
-    with pytest.raises(ValueError, match=r"columns must be 5 columns of .*, such as client,c0,c1,c2,c3"):
+    with pytest.raises(
+        ValueError, match=r"columns must be 5 columns of .*, such as client,c0,c1,c2,c3"
+    ):
         open_vectors(path, VectorColumns(DIM))
     assert np.array_equal(read(path, columns=list(columns)), vectors)
 
@@ -164,7 +196,10 @@ def test_parquet_nulls_and_other_lengths(tmp_path, vectors):
             list(open_vectors(path, VectorColumns(DIM)).pieces())
 
 
-@pytest.mark.parametrize("header", ["", "\ufeff", '"1st, of five",b,c,d,e\n', "2020_1,2020_2,2020_3,2020_4,2020_5\n"])
+@pytest.mark.parametrize(
+    "header",
+    ["", "\ufeff", '"1st, of five",b,c,d,e\n', "2020_1,2020_2,2020_3,2020_4,2020_5\n"],
+)
 def test_csv_with_and_without_a_header(tmp_path, vectors, header):
     lines = [",".join(map(repr, row)) for row in vectors.tolist()]
     (tmp_path / "x.csv").write_text(header + "\r\n".join(lines) + "\n\n", newline="")
@@ -174,7 +209,10 @@ def test_csv_with_and_without_a_header(tmp_path, vectors, header):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a,b,c,d,e\n1,2,3,4,5\n1,2,,4,5\n", "got no number in row 1, column c; fill or drop it"),
+        (
+            "a,b,c,d,e\n1,2,3,4,5\n1,2,,4,5\n",
+            "got no number in row 1, column c; fill or drop it",
+        ),
         ("1,2,,4,5\n1,2,3,4,5\n", "got no number in row 0, column 2"),
         (",,,,\n1,2,3,4,5\n", "got no number in row 0, column 0"),
         ("1,2,NA,4,5\n", "got no number in row 0, column 2"),
@@ -199,15 +237,24 @@ def test_columns_of_csv_are_chosen_by_name_in_the_given_order(tmp_path, delimite
     assert read(path, dim=2, columns=["b", "a"]).tolist() == [[2, 1], [4, 3]]
     opened = open_vectors(path, VectorColumns(None, columns=["b", "a"]))
     assert (opened.dim, opened.columns) == (2, ("b", "a"))
-    with pytest.raises(ArgumentError, match=r"columns must be columns of .* \(id, a, b, note\), got 'c'"):
+    with pytest.raises(
+        ArgumentError,
+        match=r"columns must be columns of .* \(id, a, b, note\), got 'c'",
+    ):
         open_vectors(path, VectorColumns(1, columns=["c"]))
     with pytest.raises(ArgumentError, match=r"columns must be 3 columns of .*, got 2"):
         open_vectors(path, VectorColumns(3, columns=["a", "b"]))
-    with pytest.raises(ArgumentError, match=r"columns must be 2 columns of .*, such as a,b"):
+    with pytest.raises(
+        ArgumentError, match=r"columns must be 2 columns of .*, such as a,b"
+    ):
         open_vectors(path, VectorColumns(2))
-    with pytest.raises(ArgumentError, match=r"'id', which identifies people; such as a,b$"):
+    with pytest.raises(
+        ArgumentError, match=r"'id', which identifies people; such as a,b$"
+    ):
         open_vectors(path, VectorColumns(None))
-    with pytest.raises(ValueError, match=r"got no number in row 0, column note; fill or drop it"):
+    with pytest.raises(
+        ValueError, match=r"got no number in row 0, column note; fill or drop it"
+    ):
         read(path, dim=2, columns=["a", "note"])
 
 
@@ -223,7 +270,9 @@ def test_the_length_may_be_that_of_the_file(tmp_path, vectors):
         open_vectors(tmp_path / "x.csv", VectorColumns(None))
 
 
-def test_a_file_named_twice_is_refused_whatever_the_name(tmp_path, vectors, monkeypatch):
+def test_a_file_named_twice_is_refused_whatever_the_name(
+    tmp_path, vectors, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     np.save("x.npy", vectors)
     np.save("copy.npy", vectors)
@@ -232,7 +281,10 @@ def test_a_file_named_twice_is_refused_whatever_the_name(tmp_path, vectors, monk
     held = Vectors(DIM, clip=1.0)
     assert held.open(["x.npy", "copy.npy"]).count == 14
     for other in ("x.npy", tmp_path / "x.npy", "hard.npy", "soft.npy"):
-        with pytest.raises(ArgumentError, match=r"nobody is encoded twice: .* is the same file as x\.npy"):
+        with pytest.raises(
+            ArgumentError,
+            match=r"nobody is encoded twice: .* is the same file as x\.npy",
+        ):
             held.open(["x.npy", "copy.npy", other])
 
 
@@ -240,7 +292,10 @@ def test_other_files_are_refused(tmp_path):
     np.savez(tmp_path / "x.npz", np.zeros((2, DIM)))
     for content in (b"1 2 3", b"\x00\xff\xfe", (tmp_path / "x.npz").read_bytes()):
         (tmp_path / "x.txt").write_bytes(content)
-        with pytest.raises(ValueError, match=r"x\.txt is not a \.npy, Parquet or CSV file|must be 5 columns"):
+        with pytest.raises(
+            ValueError,
+            match=r"x\.txt is not a \.npy, Parquet or CSV file|must be 5 columns",
+        ):
             open_vectors(tmp_path / "x.txt", VectorColumns(DIM))
     with pytest.raises(FileNotFoundError):
         open_vectors(tmp_path / "none.npy", VectorColumns(DIM))

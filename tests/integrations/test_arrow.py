@@ -14,7 +14,9 @@ from sstq.integrations.arrow import encode_batches
 
 DIM = 4
 X = np.random.default_rng(1).standard_normal((300, DIM)) / 2
-PEOPLE = pa.table({"id": np.arange(300), "country": ["DE", "FR", "MT"] * 100, "x": X.tolist()})
+PEOPLE = pa.table(
+    {"id": np.arange(300), "country": ["DE", "FR", "MT"] * 100, "x": X.tolist()}
+)
 
 
 def estimate_of(mechanism, table):
@@ -34,23 +36,33 @@ def estimate_of(mechanism, table):
     ids=lambda value: value.name if isinstance(value, sstq.Mechanism) else "",
 )
 def test_batches_become_messages_and_kept_columns(mechanism, options, names):
-    encoder = pickle.loads(pickle.dumps(encode_batches(mechanism, "x", keep=["country"], **options)))  # noqa: S301
+    encoder = pickle.loads(  # noqa: S301
+        pickle.dumps(encode_batches(mechanism, "x", keep=["country"], **options))
+    )
     batches = list(encoder(PEOPLE.to_batches(max_chunksize=70)))
     assert [batch.num_rows for batch in batches] == [70, 70, 70, 70, 20]
     table = pa.Table.from_batches(batches)
     assert table.column_names == [*names, "country"]
     assert table["country"].to_pylist() == PEOPLE["country"].to_pylist()
-    assert all(pa.types.is_signed_integer(getattr(kind, "value_type", kind)) for kind in table.schema.types[:-1])
+    assert all(
+        pa.types.is_signed_integer(getattr(kind, "value_type", kind))
+        for kind in table.schema.types[:-1]
+    )
     estimate = estimate_of(mechanism, table)
-    if mechanism.groups is None:  # false failures: below 1e-9 for four numbers, by seven standard errors
+    # false failures: below 1e-9 for four numbers, by seven standard errors
+    if mechanism.groups is None:
         clipped = X / np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True))
-        assert np.all(np.abs(estimate.value - clipped.mean(axis=0)) < 7 * estimate.stderr)
+        assert np.all(
+            np.abs(estimate.value - clipped.mean(axis=0)) < 7 * estimate.stderr
+        )
     assert not estimate.simulated
 
 
 def test_several_messages_per_person_keep_their_columns():
     mechanism = sstq.FrameUnit(DIM, 2.0, messages=3)
-    table = pa.Table.from_batches(encode_batches(mechanism, "x", keep="country")(PEOPLE))
+    table = pa.Table.from_batches(
+        encode_batches(mechanism, "x", keep="country")(PEOPLE)
+    )
     assert table["country"].to_pylist() == 3 * PEOPLE["country"].to_pylist()
 
 
@@ -59,26 +71,44 @@ def test_duckdb_and_polars_take_the_batches():
     encoder = encode_batches(mechanism, "x", keep=["country"])
     with duckdb.connect() as connection:
         people = PEOPLE  # noqa: F841 (DuckDB finds it by name)
-        messages = pa.Table.from_batches(encoder(connection.sql("from people where country <> 'MT'").to_arrow_reader()))
-        counted = connection.sql("select row, count(*) as messages from messages group by row").to_arrow_table()
+        messages = pa.Table.from_batches(
+            encoder(
+                connection.sql("from people where country <> 'MT'").to_arrow_reader()
+            )
+        )
+        counted = connection.sql(
+            "select row, count(*) as messages from messages group by row"
+        ).to_arrow_table()
     aggregator = mechanism.aggregator()
     aggregator.update_counts(counted)
     assert aggregator.count == len(messages) == 200
-    frame = polars.from_arrow(pa.Table.from_batches(encoder(polars.from_arrow(PEOPLE).to_arrow())))
+    frame = polars.from_arrow(
+        pa.Table.from_batches(encoder(polars.from_arrow(PEOPLE).to_arrow()))
+    )
     assert frame.columns == ["row", "country"]
     assert len(frame) == 300
 
 
 def test_types_as_sql_states_them():
-    assert encode_batches(sstq.FrameUnit(DIM, 3.0, frames=8), "x").ddl == "`row` int, `frame` int"
-    assert encode_batches(sstq.SQKR(DIM, 3.0, k=2), "x").ddl == "`bits` int, `index` array<int>"
+    assert (
+        encode_batches(sstq.FrameUnit(DIM, 3.0, frames=8), "x").ddl
+        == "`row` int, `frame` int"
+    )
+    assert (
+        encode_batches(sstq.SQKR(DIM, 3.0, k=2), "x").ddl
+        == "`bits` int, `index` array<int>"
+    )
 
 
 def test_what_cannot_be_encoded_is_refused():
     frameunit, grouped = sstq.FrameUnit(DIM, 3.0), sstq.GroupUnit(DIM, 3.0, groups=2)
     for arguments, options, problem in (
         ((CSGM(DIM, 1.0, clients=10), "x"), {}, "must be locally private, got csgm"),
-        ((sstq.Survey(2.0, {"x": sstq.Vector(DIM)}), "x"), {}, "one column, got one that takes tables; use its encode"),
+        (
+            (sstq.Survey(2.0, {"x": sstq.Vector(DIM)}), "x"),
+            {},
+            "one column, got one that takes tables; use its encode",
+        ),
         ((frameunit, "x"), {"keep": ["row"]}, "keep must not name .*, got 'row'"),
         ((frameunit, "x"), {"keep": ["x"]}, "keep must not name .*, got 'x'"),
     ):

@@ -31,7 +31,9 @@ def test_parameters_of_any_type_go_there_and_back(dtype):
     for own in layer.parameters():
         assert own.grad.dtype == dtype
         # Clean sends float32, and its clip is computed in it.
-        torch.testing.assert_close(own.detach().float(), own.grad.float(), rtol=1e-6, atol=0)
+        torch.testing.assert_close(
+            own.detach().float(), own.grad.float(), rtol=1e-6, atol=0
+        )
 
 
 def test_shared_parameters_count_once():
@@ -41,11 +43,17 @@ def test_shared_parameters_count_once():
 
 
 def test_gradients_are_sent_in_order_and_missing_ones_as_zeros():
-    layers = nn.ModuleDict({"used": nn.Linear(2, 1), "unused": nn.Linear(2, 1), "frozen": nn.Linear(2, 1)})
+    layers = nn.ModuleDict(
+        {"used": nn.Linear(2, 1), "unused": nn.Linear(2, 1), "frozen": nn.Linear(2, 1)}
+    )
     layers["frozen"].requires_grad_(False)
     layers["used"](torch.tensor([[3.0, 4.0]])).sum().backward()
     mechanism = clean(6)
-    np.testing.assert_allclose(sent(encode_gradients(layers, mechanism), mechanism), [3, 4, 1, 0, 0, 0], rtol=1e-6)
+    np.testing.assert_allclose(
+        sent(encode_gradients(layers, mechanism), mechanism),
+        [3, 4, 1, 0, 0, 0],
+        rtol=1e-6,
+    )
     with pytest.raises(ValueError, match="dim = 6, the trainable parameters, got 5"):
         encode_gradients(layers, clean(5))
     for wrong in (layers["frozen"], nn.Linear(2, 1, dtype=torch.complex64)):
@@ -58,7 +66,11 @@ def test_sparse_gradients_are_sent():
     table(torch.tensor([2])).sum().backward()
     assert table.weight.grad.is_sparse
     mechanism = clean(6)
-    np.testing.assert_allclose(sent(encode_gradients(table, mechanism), mechanism), [0, 0, 0, 0, 1, 1], rtol=1e-6)
+    np.testing.assert_allclose(
+        sent(encode_gradients(table, mechanism), mechanism),
+        [0, 0, 0, 0, 1, 1],
+        rtol=1e-6,
+    )
 
 
 @pytest.mark.parametrize("bad", [float("nan"), -float("inf")])
@@ -81,8 +93,14 @@ def test_an_update_is_the_difference():
     with torch.no_grad():
         layer.weight += torch.tensor([[0.5, -0.25]])
     mechanism = clean(3)
-    np.testing.assert_allclose(sent(encode_update(layer, before, mechanism), mechanism), [0.5, -0.25, 0], atol=1e-6)
-    with pytest.raises(ValueError, match="before must have the trainable parameters of model"):
+    np.testing.assert_allclose(
+        sent(encode_update(layer, before, mechanism), mechanism),
+        [0.5, -0.25, 0],
+        atol=1e-6,
+    )
+    with pytest.raises(
+        ValueError, match="before must have the trainable parameters of model"
+    ):
         encode_update(layer, nn.Linear(1, 2), mechanism)
 
 
@@ -101,6 +119,9 @@ def test_a_mechanism_takes_tensors_where_that_is_exact():
     rows = [[1.0, 0.0, -2.0], [0.5, 0.25, 4.0]]
     for kind in (torch.float32, torch.float16):
         np.testing.assert_array_equal(as_vectors(torch.tensor(rows, dtype=kind)), rows)
-    for tensor in (torch.ones(3, requires_grad=True), torch.ones(3, dtype=torch.bfloat16)):
+    for tensor in (
+        torch.ones(3, requires_grad=True),
+        torch.ones(3, dtype=torch.bfloat16),
+    ):
         with pytest.raises(ValueError, match=r"pass X\.detach\(\)"):
             as_vectors(tensor)

@@ -40,10 +40,16 @@ def kashin(x, columns, schedule):
         r = np.maximum(relaxation, np.minimum(stretch * quotients[-2], 16))
         new = np.clip(t + np.clip(r[:, None] * a, -cap, cap), -box, box)
         reduction = np.linalg.norm(project(new - t), axis=1) ** 2
-        quotients.append(np.linalg.norm(new - t, axis=1) ** 2 / np.maximum(reduction, 1e-30))
+        quotients.append(
+            np.linalg.norm(new - t, axis=1) ** 2 / np.maximum(reduction, 1e-30)
+        )
         drift += rounding * np.linalg.norm(a, axis=1)
         # Twice the drift: r itself is off by a few roundings.
-        bound = np.maximum(1, np.abs(r - 1)) * bound + 2 * r * drift + rounding * np.linalg.norm(new, axis=1)
+        bound = (
+            np.maximum(1, np.abs(r - 1)) * bound
+            + 2 * r * drift
+            + rounding * np.linalg.norm(new, axis=1)
+        )
         a = project(a - (new - t))
         t = new
     return t, residual_norms(x, columns, t), bound

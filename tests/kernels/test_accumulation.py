@@ -7,14 +7,20 @@ from sstq import kernels
 from sstq.kernels import accumulate, accumulate_vectors, count_passed
 
 
-@pytest.mark.parametrize("kind", ["u1", "u4", ">i8", "strided", "read-only", "unaligned"])
+@pytest.mark.parametrize(
+    "kind", ["u1", "u4", ">i8", "strided", "read-only", "unaligned"]
+)
 def test_against_add_at(kind, seed):
     def column(values):
         if kind == "strided":
             return np.repeat(values, 2)[::2]
         if kind == "unaligned":
             return np.frombuffer(b"-" + values.tobytes(), np.int64, offset=1)
-        return np.frombuffer(values.tobytes(), np.int64) if kind == "read-only" else values.astype(kind)
+        return (
+            np.frombuffer(values.tobytes(), np.int64)
+            if kind == "read-only"
+            else values.astype(kind)
+        )
 
     rng = np.random.default_rng(seed)
     table = rng.integers(-(2**40), 2**40, size=(16, 3))
@@ -44,18 +50,30 @@ def test_refuses_before_anything_is_added(index, code, says):
     assert not state.any()
 
 
-@pytest.mark.parametrize(("columns", "value_bits", "square_bits", "limit"), [(3, 44, 14, 256.0), (4, 59, 59, 1.0)])
+@pytest.mark.parametrize(
+    ("columns", "value_bits", "square_bits", "limit"),
+    [(3, 44, 14, 256.0), (4, 59, 59, 1.0)],
+)
 def test_vectors_against_numpy(columns, value_bits, square_bits, limit, seed):
     rng = np.random.default_rng(seed)
     unit = float(rng.uniform(0.1, 10.0))
-    vectors = unit * limit * rng.uniform(-1, 1, (50, 7)) * rng.choice([1.0, 1e-3, 0.0], (50, 7))
+    vectors = (
+        unit
+        * limit
+        * rng.uniform(-1, 1, (50, 7))
+        * rng.choice([1.0, 1e-3, 0.0], (50, 7))
+    )
     state = rng.integers(0, 100, (7, columns))
     expected = state.copy()
     relative = vectors / unit
     values = np.rint(np.ldexp(relative, value_bits)).astype(np.int64)
     squares = np.rint(np.ldexp(relative**2, square_bits)).astype(np.int64)
     mask = (1 << 30) - 1
-    parts = [values >> 30, values & mask, *([squares] if columns == 3 else [squares >> 30, squares & mask])]
+    parts = [
+        values >> 30,
+        values & mask,
+        *([squares] if columns == 3 else [squares >> 30, squares & mask]),
+    ]
     expected += np.stack([part.sum(axis=0) for part in parts], axis=1)
     assert accumulate_vectors(state, vectors, unit, limit, value_bits, square_bits)
     np.testing.assert_array_equal(state, expected)
@@ -77,10 +95,14 @@ def test_partial_sums_against_numpy(seed):
     rng = np.random.default_rng(seed)
     rows, uniforms = rng.standard_normal((300, 40)).astype(np.float32), rng.random(300)
     sums = np.cumsum(np.abs(rows), axis=1, dtype=np.float64) * 0.03
-    np.testing.assert_array_equal(count_passed(rows, uniforms, 0.03), np.sum(sums <= uniforms[:, None], axis=1))
+    np.testing.assert_array_equal(
+        count_passed(rows, uniforms, 0.03), np.sum(sums <= uniforms[:, None], axis=1)
+    )
 
 
-@pytest.mark.parametrize(("size", "length", "count"), [(1, 1, 3), (7, 0, 2), (13, 5, 40), (101, 300, 5000)])
+@pytest.mark.parametrize(
+    ("size", "length", "count"), [(1, 1, 3), (7, 0, 2), (13, 5, 40), (101, 300, 5000)]
+)
 def test_walks_visit_places_as_counted_one_by_one(size, length, count, seed):
     rng = np.random.default_rng(seed)
     first, step = rng.integers(size, size=(2, count))
@@ -88,7 +110,9 @@ def test_walks_visit_places_as_counted_one_by_one(size, length, count, seed):
     expected = np.zeros(size, np.int64)
     for place, stride, many in zip(first, step, times, strict=True):
         np.add.at(expected, (place + stride * np.arange(length)) % size, many)
-    np.testing.assert_array_equal(kernels.count_walks(first, step, times, length, size), expected)
+    np.testing.assert_array_equal(
+        kernels.count_walks(first, step, times, length, size), expected
+    )
 
 
 def test_walks_outside_of_the_places_are_refused():

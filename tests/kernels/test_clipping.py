@@ -14,7 +14,11 @@ def exact_unit(row, clip):
     values = [Fraction(float(v)) for v in row]
     square = sum(v * v for v in values)
     # The root of a rational whose ends fit a double, to 60 digits.
-    norm = Fraction(math.isqrt(int(square * 10**2400)), 10**1200) if square else Fraction(0)
+    norm = (
+        Fraction(math.isqrt(int(square * 10**2400)), 10**1200)
+        if square
+        else Fraction(0)
+    )
     longer = norm > Fraction(clip)
     return [float(v / (norm if longer else Fraction(clip))) for v in values], longer
 
@@ -24,9 +28,16 @@ def exact_unit(row, clip):
 @pytest.mark.parametrize("clip", [1e-100, 1e-3, 1.0, 1e100])
 def test_rows_of_any_magnitude(dtype, dim, clip, seed):
     rng = np.random.default_rng(seed)
-    exponents = [-44, -38, -20, 0, 20, 37] if dtype == np.float32 else [-320, -300, -100, 0, 100, 200, 307]
+    exponents = (
+        [-44, -38, -20, 0, 20, 37]
+        if dtype == np.float32
+        else [-320, -300, -100, 0, 100, 200, 307]
+    )
     with np.errstate(under="ignore"):
-        rows = np.concatenate([rng.uniform(-1, 1, (2, dim)) * 10.0**e for e in exponents] + [np.zeros((1, dim))])
+        rows = np.concatenate(
+            [rng.uniform(-1, 1, (2, dim)) * 10.0**e for e in exponents]
+            + [np.zeros((1, dim))]
+        )
         rows = rows.astype(dtype)
     unit, longer = clip_to_ball(rows, clip)
     assert unit.dtype == np.float32
@@ -37,7 +48,9 @@ def test_rows_of_any_magnitude(dtype, dim, clip, seed):
 
 
 def test_the_edge_of_the_ball_and_the_largest_numbers():
-    unit, longer = clip_to_ball(np.array([[3.0, 4.0], [3.0, np.nextafter(4.0, 5.0)]]), 5.0)
+    unit, longer = clip_to_ball(
+        np.array([[3.0, 4.0], [3.0, np.nextafter(4.0, 5.0)]]), 5.0
+    )
     assert longer.tolist() == [False, True]
     np.testing.assert_allclose(unit, [[0.6, 0.8]] * 2, rtol=1e-7)
     unit, longer = clip_to_ball(np.full((1, 4), np.finfo(np.float64).max), 1.0)

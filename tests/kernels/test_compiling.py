@@ -21,7 +21,9 @@ def start(*arguments, without_privilege=False, **variables):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | {"SSTQ_QUIET": ""} | {name: str(value) for name, value in variables.items()},
+        env=os.environ
+        | {"SSTQ_QUIET": ""}
+        | {name: str(value) for name, value in variables.items()},
         cwd=ROOT,
         preexec_fn=drop_privilege if without_privilege else None,
     )
@@ -36,7 +38,9 @@ def finish(process, code=0):
 def drop_privilege():
     """Let permissions hold for root as well, in the program to be run (Linux): take CAP_DAC_OVERRIDE away."""
     drop_from_bounding_set, override_permissions = 24, 1
-    if os.geteuid() == 0 and ctypes.CDLL(None).prctl(drop_from_bounding_set, override_permissions, 0, 0, 0):
+    if os.geteuid() == 0 and ctypes.CDLL(None).prctl(
+        drop_from_bounding_set, override_permissions, 0, 0, 0
+    ):
         os._exit(77)
 
 
@@ -82,15 +86,28 @@ ALONE = "sstq: compiling kernels for this process alone (set NUMBA_CACHE_DIR to 
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="permissions do not hold for root elsewhere")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="permissions do not hold for root elsewhere"
+)
 def test_a_package_that_cannot_be_written_to(tmp_path):
     package, home = tmp_path / "site" / "sstq", tmp_path / "home"
-    shutil.copytree(SOURCES, package, ignore=shutil.ignore_patterns("__pycache__", "service", "integrations"))
+    shutil.copytree(
+        SOURCES,
+        package,
+        ignore=shutil.ignore_patterns("__pycache__", "service", "integrations"),
+    )
     home.mkdir()
-    variables = {"PYTHONPATH": package.parent, "HOME": home, "XDG_CACHE_HOME": home / "cache", "NUMBA_CACHE_DIR": ""}
+    variables = {
+        "PYTHONPATH": package.parent,
+        "HOME": home,
+        "XDG_CACHE_HOME": home / "cache",
+        "NUMBA_CACHE_DIR": "",
+    }
 
     def run(*arguments, code=0, **more):
-        return finish(start(*arguments, without_privilege=True, **variables | more), code)
+        return finish(
+            start(*arguments, without_privilege=True, **variables | more), code
+        )
 
     (package / "kernels").chmod(0o555)
     try:
@@ -164,8 +181,14 @@ print(json.dumps([VECTOR_WIDTH, found]))
 def test_another_processor_and_another_vector_width_give_the_same_bits(tmp_path):
     """A processor without fused operations, and vectors of eight and sixteen."""
     here, expected = json.loads(finish(start("-c", RESULTS))[0])
-    generic = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": tmp_path}
-    there, found = json.loads(finish(start("-c", RESULTS, *["wide"] * (here == 8), **generic))[0])
+    generic = {
+        "NUMBA_CPU_NAME": "generic",
+        "NUMBA_CPU_FEATURES": "",
+        "NUMBA_CACHE_DIR": tmp_path,
+    }
+    there, found = json.loads(
+        finish(start("-c", RESULTS, *["wide"] * (here == 8), **generic))[0]
+    )
     assert {here, there} == {8, 16}
     assert found == expected
 

@@ -14,7 +14,13 @@ def assert_close(result, exact, x, rounding):
     # So ‖error‖₂ ≤ ((1 + rounding)^levels − 1)·√N·‖x‖₂.
     size = x.shape[-1]
     levels = max(1, size.bit_length() - 1)
-    bound = 1.01 * levels * rounding * np.sqrt(size) * np.linalg.norm(np.float64(x), axis=-1)
+    bound = (
+        1.01
+        * levels
+        * rounding
+        * np.sqrt(size)
+        * np.linalg.norm(np.float64(x), axis=-1)
+    )
     assert np.all(np.linalg.norm(result - exact, axis=-1) <= bound)
 
 
@@ -27,7 +33,9 @@ def test_small_integers_give_the_dense_matrix_exactly(bits, dtype):
 
 
 # In double precision twice the bound: the reference rounds as well.
-@pytest.mark.parametrize(("dtype", "rounding"), [(np.float32, FLOAT32_ROUNDING), (np.float64, 2 * 2.0**-53)])
+@pytest.mark.parametrize(
+    ("dtype", "rounding"), [(np.float32, FLOAT32_ROUNDING), (np.float64, 2 * 2.0**-53)]
+)
 @pytest.mark.parametrize("bits", [*range(14), 16, 18, 19])
 def test_against_butterflies(bits, dtype, rounding, seed):
     x = np.random.default_rng(seed).standard_normal((3, 1 << bits)).astype(dtype)

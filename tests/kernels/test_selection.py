@@ -37,9 +37,13 @@ def test_the_last_inside_is_that_of_sorting(size, seed):
     for scores in scores_of_all_kinds(size, rng):
         with np.errstate(under="ignore"):
             single = scores.astype(np.float32)
-        for inside in {1, 2, size // 4, size // 2, size - 1, size} & set(range(1, size + 1)):
+        for inside in {1, 2, size // 4, size // 2, size - 1, size} & set(
+            range(1, size + 1)
+        ):
             for expected in (1.0, 1e-38, 1e38):
-                assert last_by_kernel(single, inside, expected) == last_by_sorting(single, inside)
+                assert last_by_kernel(single, inside, expected) == last_by_sorting(
+                    single, inside
+                )
 
 
 def rows_by_sorting(scores, inside):
@@ -47,19 +51,30 @@ def rows_by_sorting(scores, inside):
     chosen = np.sort(np.argsort(-np.abs(scores), kind="stable")[:inside])
     rest = np.setdiff1d(np.arange(scores.size), chosen)
     signed = 2 * chosen + (scores[chosen] < 0)
-    return np.concatenate([signed, signed ^ 1, np.repeat(2 * rest, 2) + np.tile([0, 1], rest.size)])
+    return np.concatenate(
+        [signed, signed ^ 1, np.repeat(2 * rest, 2) + np.tile([0, 1], rest.size)]
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("dim", "size", "rounds"), [(1, 1, 2), (3, 4, 2), (5, 8, 3), (200, 256, 2), (300, 512, 3)])
+@pytest.mark.parametrize(
+    ("dim", "size", "rounds"),
+    [(1, 1, 2), (3, 4, 2), (5, 8, 3), (200, 256, 2), (300, 512, 3)],
+)
 def test_every_place_is_its_signed_row(dim, size, rounds, seed):
     """Three frames; a vector, its flipped copy, and vectors with scores that are tied or zero."""
     rng = np.random.default_rng(seed)
     first = rng.choice(np.float32([-1, 1]), (3, dim))
     later = rng.choice(np.float32([-1, 1]), (3, rounds - 1, size))
     gauss = rng.standard_normal(dim) / dim
-    vectors = [gauss / max(1, np.linalg.norm(gauss)), np.eye(dim)[0], np.full(dim, dim**-0.5)]
-    for x, frame, flipped in zip(np.float32(vectors), range(3), (True, False, True), strict=True):
+    vectors = [
+        gauss / max(1, np.linalg.norm(gauss)),
+        np.eye(dim)[0],
+        np.full(dim, dim**-0.5),
+    ]
+    for x, frame, flipped in zip(
+        np.float32(vectors), range(3), (True, False, True), strict=True
+    ):
         length = np.linalg.norm(x.astype(np.float64))
         uniform = 0.0 if flipped else 1 - 2**-53
         sign = -1 if uniform < (1 - length) / 2 else 1
@@ -113,16 +128,25 @@ def test_only_the_direction_and_the_share_of_clip_count(dtype, seed):
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((40, 50)).astype(dtype)
     x /= 2 * np.linalg.norm(x, axis=1, keepdims=True)
-    signs = rng.choice(np.float32([-1, 1]), (1, 50)), rng.choice(np.float32([-1, 1]), (1, 1, 64))
+    signs = (
+        rng.choice(np.float32([-1, 1]), (1, 50)),
+        rng.choice(np.float32([-1, 1]), (1, 1, 64)),
+    )
     rest = signs, np.zeros(40, np.int64), 20, rng.integers(0, 128, 40)
     uniforms = rng.random(40)
     # The smallest are subnormal, and the numbers of x short enough to lose nothing by it.
     x = np.round(x * 2**12).astype(dtype) / 2**12
     picked, longer = pick_signed_rows(x, 1.0, uniforms, *rest)
     assert not longer.any()
-    for exponent in (-130, -100, 100, 120) if dtype == np.float32 else (-1060, -1030, -1000, 1000, 1020):
+    for exponent in (
+        (-130, -100, 100, 120)
+        if dtype == np.float32
+        else (-1060, -1030, -1000, 1000, 1020)
+    ):
         scaled = np.ldexp(x, exponent).astype(dtype)
-        again, longer = pick_signed_rows(scaled, math.ldexp(1.0, exponent), uniforms, *rest)
+        again, longer = pick_signed_rows(
+            scaled, math.ldexp(1.0, exponent), uniforms, *rest
+        )
         assert np.all(scaled != 0) == np.all(x != 0)
         np.testing.assert_array_equal(again, picked)
         assert not longer.any()

@@ -31,7 +31,9 @@ def test_refuses_a_bad_setting(setting, monkeypatch):
 def test_chunks_cover_every_row_once(rows, threads, monkeypatch):
     monkeypatch.setenv("SSTQ_THREADS", str(threads))
     seen = []
-    run_in_chunks(lambda chunk: seen.extend(range(rows)[chunk]), rows, MIN_ELEMENTS_A_THREAD)
+    run_in_chunks(
+        lambda chunk: seen.extend(range(rows)[chunk]), rows, MIN_ELEMENTS_A_THREAD
+    )
     assert sorted(seen) == list(range(rows))
 
 
@@ -72,18 +74,33 @@ def transformed(rng, kind):
 
 def represented(rng):
     columns = np.arange(1500), rng.choice(np.float32([-1, 1]), 1500), 4096
-    schedule = np.array([[1.4, 0, np.inf, 1.8], [1, 0, np.inf, 1.8], [1, 2.5, np.inf, 1.8]], np.float32)
-    return kernels.kashin_pick(rng.standard_normal((9, 1500)).astype(np.float32) / 39, *columns, schedule)
+    schedule = np.array(
+        [[1.4, 0, np.inf, 1.8], [1, 0, np.inf, 1.8], [1, 2.5, np.inf, 1.8]], np.float32
+    )
+    return kernels.kashin_pick(
+        rng.standard_normal((9, 1500)).astype(np.float32) / 39, *columns, schedule
+    )
 
 
 def drawn(rng):
-    words, u = rng.integers(0, 1 << 64, size=(37, 1 << 14), dtype=np.uint64), np.full((37, 1 << 14), 2.0**-7)
-    return [kernels.box_muller(words), kernels.draw_around(u, np.zeros(37), np.ones(37), words, to_length=True)]
+    words, u = (
+        rng.integers(0, 1 << 64, size=(37, 1 << 14), dtype=np.uint64),
+        np.full((37, 1 << 14), 2.0**-7),
+    )
+    return [
+        kernels.box_muller(words),
+        kernels.draw_around(u, np.zeros(37), np.ones(37), words, to_length=True),
+    ]
 
 
 @pytest.mark.parametrize(
     "results",
-    [lambda rng: transformed(rng, np.float32), lambda rng: transformed(rng, np.float64), represented, drawn],
+    [
+        lambda rng: transformed(rng, np.float32),
+        lambda rng: transformed(rng, np.float64),
+        represented,
+        drawn,
+    ],
 )
 def test_threads_do_not_change_a_bit(results, seed, monkeypatch):
     found = []
@@ -91,4 +108,7 @@ def test_threads_do_not_change_a_bit(results, seed, monkeypatch):
         monkeypatch.setenv("SSTQ_THREADS", threads)
         found.append(results(np.random.default_rng(seed)))
     for other in found[1:]:
-        assert all(np.array_equal(one, another) for one, another in zip(found[0], other, strict=True))
+        assert all(
+            np.array_equal(one, another)
+            for one, another in zip(found[0], other, strict=True)
+        )

@@ -10,7 +10,12 @@ from sklearn.utils.estimator_checks import check_estimator
 from sstq.learning import FourierFeatures, PrivateClassifier, encode
 from sstq.learning.discriminant import ClassSums, pooled_sums
 from sstq.learning.features import unit_rows
-from sstq.learning.report import RightShare, judged_forms, predicted_accuracy, right_share
+from sstq.learning.report import (
+    RightShare,
+    judged_forms,
+    predicted_accuracy,
+    right_share,
+)
 from sstq.mechanisms import Frequencies
 
 pytestmark = pytest.mark.slow
@@ -28,11 +33,16 @@ def people(count, seed, classes=3, dim=8, apart=3.0):
 def test_the_accuracy_is_good_and_predicted(seed, public):
     X, y = people(15_000, seed)
     scale = {"public": X[:500]} if public else {"bounds": BOUNDS}
-    model = PrivateClassifier(6.0, **scale, check_people=0.2, random_state=seed).fit(X[500:], y[500:])
+    model = PrivateClassifier(6.0, **scale, check_people=0.2, random_state=seed).fit(
+        X[500:], y[500:]
+    )
     report = model.report(X, y)
     assert report.true_accuracy > 0.85
     # Six standard errors of the private answers, here and below: fails for one seed in 10⁸.
-    assert abs(report.true_accuracy - report.predicted_accuracy) < 6 * report.accuracy_stderr + 0.01
+    assert (
+        abs(report.true_accuracy - report.predicted_accuracy)
+        < 6 * report.accuracy_stderr + 0.01
+    )
     assert "total ε = 6 per person" in str(report)
     assert sum(report.people.values()) == len(X) - 500
     right = model.predict(X) == y
@@ -50,7 +60,9 @@ def test_shares_that_are_not_equal_are_learned(seed):
     X, y = X[kept], y[kept]
     model = PrivateClassifier(4.0, public=X[:500], random_state=seed).fit(X, y)
     assert model.score(X, y) > 0.85
-    assert model.predict_proba(X).mean(axis=0) == pytest.approx(np.bincount(y) / len(y), abs=0.1)
+    assert model.predict_proba(X).mean(axis=0) == pytest.approx(
+        np.bincount(y) / len(y), abs=0.1
+    )
 
 
 @pytest.mark.parametrize("public", [True, False])
@@ -68,7 +80,9 @@ def test_a_deployment_learns_from_messages_alone(seed, public):
             return np.eye(8), np.zeros(8)
 
     features = Cosines()
-    server = PrivateClassifier(4.0, classes=[0, 1, 2], public=X[:500] if public else None, features=features)
+    server = PrivateClassifier(
+        4.0, classes=[0, 1, 2], public=X[:500] if public else None, features=features
+    )
     first = 0
     for cohort, size in server.cohort_sizes(len(X)).items():
         assert server.cohorts_left[0] == cohort
@@ -87,15 +101,27 @@ def test_a_deployment_learns_from_messages_alone(seed, public):
 
 def test_twenty_people_predict_no_accuracy():
     X, y = people(20, 0)
-    report = PrivateClassifier(4.0, public=people(500, 1)[0], random_state=0).fit(X, y).report_
+    report = (
+        PrivateClassifier(4.0, public=people(500, 1)[0], random_state=0)
+        .fit(X, y)
+        .report_
+    )
     assert "nan" not in str(report)
     assert report.people["check"] == 1  # who cannot tell an accuracy
     assert np.isnan(report.accuracy_stderr)
     assert "accuracy unknown: too few people" in str(report)
-    unchecked = PrivateClassifier(4.0, public=people(500, 1)[0], check_people=0, random_state=0).fit(X, y).report_
+    unchecked = (
+        PrivateClassifier(4.0, public=people(500, 1)[0], check_people=0, random_state=0)
+        .fit(X, y)
+        .report_
+    )
     assert np.isnan(unchecked.predicted_accuracy)
     assert "predicted" not in str(unchecked)
-    many = PrivateClassifier(4.0, public=people(500, 1)[0], random_state=0).fit(*people(2000, 0)).report_
+    many = (
+        PrivateClassifier(4.0, public=people(500, 1)[0], random_state=0)
+        .fit(*people(2000, 0))
+        .report_
+    )
     assert np.isfinite(many.accuracy_stderr)
     assert "% predicted" in str(many)
 
@@ -105,15 +131,23 @@ def test_probabilities_follow_the_scores():
     model = PrivateClassifier(4.0, public=X[:500], random_state=0).fit(X, y)
     chances = model.predict_proba(X)
     np.testing.assert_allclose(chances.sum(axis=1), 1)
-    np.testing.assert_array_equal(model.classes_[chances.argmax(axis=1)], model.predict(X))
-    np.testing.assert_array_equal(model.decision_function(X).argmax(axis=1), model.predict(X))
+    np.testing.assert_array_equal(
+        model.classes_[chances.argmax(axis=1)], model.predict(X)
+    )
+    np.testing.assert_array_equal(
+        model.decision_function(X).argmax(axis=1), model.predict(X)
+    )
     # As sharp as the check found the classifier right.
-    assert chances.max(axis=1).mean() == pytest.approx(model.report_.predicted_accuracy, abs=0.05)
+    assert chances.max(axis=1).mean() == pytest.approx(
+        model.report_.predicted_accuracy, abs=0.05
+    )
 
 
 def test_pooling_has_the_least_variance():
     first = ClassSums(np.ones((2, 2)), np.array([1.0, 1.0]), np.array([0.5, 0.5]), 10)
-    second = ClassSums(np.zeros((2, 3)), np.array([1.0, 3.0, 1.0]), np.array([0.7, 0.3]), 30)
+    second = ClassSums(
+        np.zeros((2, 3)), np.array([1.0, 3.0, 1.0]), np.array([0.7, 0.3]), 30
+    )
     both = pooled_sums(first, second)
     np.testing.assert_allclose(both.sums[0], [0.5, 0.75, 0.0])
     np.testing.assert_allclose(both.noise, [0.5, 0.75, 1.0])
@@ -124,9 +158,14 @@ def test_classes_further_apart_are_worth_more_directions():
     """With a fixed seed: 42 and 52 directions at equal noise, so only the pilot's answers tell the two apart."""
     counts = []
     for apart in (0.0, 6.0):
-        public, (X, y) = people(500, 0, dim=60, apart=apart)[0], people(4000, 50, dim=60, apart=apart)
+        public, (X, y) = (
+            people(500, 0, dim=60, apart=apart)[0],
+            people(4000, 50, dim=60, apart=apart),
+        )
         counts.append(
-            PrivateClassifier(4.0, public=public, check_people=0, random_state=0).fit(X, y).report_.directions
+            PrivateClassifier(4.0, public=public, check_people=0, random_state=0)
+            .fit(X, y)
+            .report_.directions
         )
     assert counts[0] < counts[1]
 
@@ -135,9 +174,14 @@ def test_units_of_columns_do_not_matter():
     X, y = people(5000, 0)
     units = 2.0 ** np.arange(-4, 4)
     one = PrivateClassifier(4.0, public=X[:500], random_state=0).fit(X, y)
-    two = PrivateClassifier(4.0, public=X[:500] * units, random_state=0).fit(X * units, y)
+    two = PrivateClassifier(4.0, public=X[:500] * units, random_state=0).fit(
+        X * units, y
+    )
     np.testing.assert_array_equal(one.predict(X), two.predict(X * units))
-    assert np.any(PrivateClassifier(4.0, public=X[:500]).fit(X, y).decision_function(X) != one.decision_function(X))
+    assert np.any(
+        PrivateClassifier(4.0, public=X[:500]).fit(X, y).decision_function(X)
+        != one.decision_function(X)
+    )
 
 
 def test_bounds_belong_to_columns_by_name():
@@ -146,9 +190,13 @@ def test_bounds_belong_to_columns_by_name():
     table = frames.DataFrame(X * [1, 10, 100], columns=["a", "b", "c"])
     bounds = {"a": (-4, 7), "b": (-40, 70), "c": (-400, 700)}
     one = PrivateClassifier(4.0, bounds=bounds, random_state=0).fit(table, y)
-    two = PrivateClassifier(4.0, bounds=dict(reversed(bounds.items())), random_state=0).fit(table, y)
+    two = PrivateClassifier(
+        4.0, bounds=dict(reversed(bounds.items())), random_state=0
+    ).fit(table, y)
     np.testing.assert_array_equal(one.coef_, two.coef_)
-    with pytest.raises(ValueError, match="bounds must have the columns of X, got others: c"):
+    with pytest.raises(
+        ValueError, match="bounds must have the columns of X, got others: c"
+    ):
         PrivateClassifier(4.0, bounds=bounds).fit(table[["a", "b"]], y)
 
 
@@ -158,11 +206,16 @@ def test_people_choose_the_better_form(seed):
     y = rng.choice(3, size=20_000, p=[0.6, 0.2, 0.2])
     X = rng.standard_normal((20_000, 3))
     X[:, 0] += 4 * np.array([-1, 0, 1])[y]
-    model = PrivateClassifier(6.0, public=X[:1000], check_people=0.4, random_state=seed).fit(X[1000:], y[1000:])
+    model = PrivateClassifier(
+        6.0, public=X[:1000], check_people=0.4, random_state=seed
+    ).fit(X[1000:], y[1000:])
     report = model.report_
     assert set(report.accuracies) == {"regression", "fisher"}
     rows = model._main.unit_features(unit_rows(model.features_(X)))
-    true = {form: np.mean(known.scores(rows).argmax(axis=1) == y) for form, known in model._discriminants.items()}
+    true = {
+        form: np.mean(known.scores(rows).argmax(axis=1) == y)
+        for form, known in model._discriminants.items()
+    }
     # Measured over ten seeds: 0.80 to 0.82 and 0.95 to 0.96. Six standard errors: fails for one seed in 10⁸.
     assert true["fisher"] > true["regression"] + 0.05
     # Of 1,900 people who chose, and of 1,900 and 3,800 who did not: theirs is the accuracy that is predicted.
@@ -178,7 +231,11 @@ def test_what_does_not_help_is_said_to_be_no_better_than_guessing(seed):
     for run in range(6):
         rng = np.random.default_rng([seed, run])
         X, y = rng.standard_normal((5000, 4)), rng.choice(2, size=5000, p=[0.8, 0.2])
-        report = PrivateClassifier(2.0, public=X[:500], random_state=seed ^ run).fit(X, y).report_
+        report = (
+            PrivateClassifier(2.0, public=X[:500], random_state=seed ^ run)
+            .fit(X, y)
+            .report_
+        )
         assert report.useful != ("not shown to be better than guessing" in str(report))
         useful += report.useful
     assert useful <= 4
@@ -193,12 +250,15 @@ def corners(count, seed):
 def test_random_cosines_learn_what_no_line_separates(seed):
     X, y = corners(20_000, seed)
     cosines = FourierFeatures([0.0] * 3, [1.0] * 3)
-    model = PrivateClassifier(6.0, features=cosines, public=X[:500], random_state=seed).fit(X[500:], y[500:])
+    model = PrivateClassifier(
+        6.0, features=cosines, public=X[:500], random_state=seed
+    ).fit(X[500:], y[500:])
     # Measured over four seeds: 0.87 to 0.9 with standard errors of 0.01; columns have 0.5.
     assert model.report(X, y).true_accuracy > 0.75
     for name in ("auto", "best"):
         with pytest.raises(
-            ValueError, match=f"features must be None, a callable or a fitted transformer, got '{name}'"
+            ValueError,
+            match=f"features must be None, a callable or a fitted transformer, got '{name}'",
         ):
             PrivateClassifier(features=name, bounds=BOUNDS).fit(X, y)
 
@@ -209,8 +269,14 @@ def test_random_cosines_learn_what_no_line_separates(seed):
 @pytest.mark.soak
 @pytest.mark.filterwarnings("ignore")
 def test_it_is_an_estimator():
-    results = check_estimator(PrivateClassifier(20.0, bounds=(-4, 4)), on_fail=None, on_skip=None)
-    failed = {result["check_name"]: result["exception"] for result in results if result["status"] == "failed"}
+    results = check_estimator(
+        PrivateClassifier(20.0, bounds=(-4, 4)), on_fail=None, on_skip=None
+    )
+    failed = {
+        result["check_name"]: result["exception"]
+        for result in results
+        if result["status"] == "failed"
+    }
     assert not failed
 
 
@@ -275,11 +341,19 @@ def test_an_accuracy_is_not_predicted_by_those_who_chose_the_form():
     one, both = Frequencies(2, 1.0), Frequencies(4, 1.0)
     for _ in range(40):
         labels = rng.integers(4, size=400)
-        known = judged_forms(both.aggregator().update(both.encode(labels, rng)).mean(), ["regression", "fisher"])
+        known = judged_forms(
+            both.aggregator().update(both.encode(labels, rng)).mean(),
+            ["regression", "fisher"],
+        )
         chosen.append(known["accuracies"][known["form"]])
-        fresh = one.aggregator().update(one.encode(rng.integers(2, size=400), rng)).mean()
+        fresh = (
+            one.aggregator().update(one.encode(rng.integers(2, size=400), rng)).mean()
+        )
         told.append(predicted_accuracy([right_share(fresh)]))
-    shares, errors = (np.array([each[name] for each in told]) for name in ("predicted_accuracy", "accuracy_stderr"))
+    shares, errors = (
+        np.array([each[name] for each in told])
+        for name in ("predicted_accuracy", "accuracy_stderr")
+    )
     assert abs(shares.mean() - 0.5) < 4 * errors.mean() / math.sqrt(40)
     assert np.mean(chosen) > 0.53
     assert np.std(shares) == pytest.approx(errors.mean(), rel=0.4)
@@ -293,10 +367,16 @@ def test_cohorts_that_tell_an_accuracy_are_weighted_by_their_law():
         found = []
         for _ in range(200):
             labels = rng.integers(categories, size=300)
-            found.append(right_share(mechanism.aggregator().update(mechanism.encode(labels, rng)).mean()))
+            found.append(
+                right_share(
+                    mechanism.aggregator().update(mechanism.encode(labels, rng)).mean()
+                )
+            )
         spread = np.std([each.share for each in found])
         assert found[0].weight == pytest.approx(spread**-2, rel=0.4)
-        assert abs(np.mean([each.share for each in found]) - 0.5) < 5 * spread / math.sqrt(200)
+        assert abs(
+            np.mean([each.share for each in found]) - 0.5
+        ) < 5 * spread / math.sqrt(200)
     pair = predicted_accuracy([RightShare(0.6, 0.1, 3.0), RightShare(0.8, 0.2, 1.0)])
     assert pair["predicted_accuracy"] == pytest.approx(0.65)
     assert pair["accuracy_stderr"] == pytest.approx(math.hypot(0.075, 0.05))
@@ -308,7 +388,9 @@ def test_few_people_are_an_honest_answer(scale, count):
     """Nobody told a share: it was an IndexError in all of 12 runs with 12 people, and in half of them with 50."""
     for seed in range(3):
         X, y = people(count, seed)
-        options = {"public": people(300, 9)[0]} if scale == "public" else {"bounds": (-6, 8)}
+        options = (
+            {"public": people(300, 9)[0]} if scale == "public" else {"bounds": (-6, 8)}
+        )
         report = PrivateClassifier(1.0, random_state=seed, **options).fit(X, y).report_
         assert not report.useful
         assert "not shown to be better than guessing" in str(report)
@@ -320,13 +402,19 @@ def test_wide_bounds_are_named_as_the_cause():
     y = rng.integers(2, size=12_000)
     X = rng.standard_normal((12_000, 4)) + y[:, None]
     X[:, :2] = np.exp(X[:, :2])
-    bounds = {"wide": [(0, 300), (0, 300), (-3, 4), (-3, 4)], "fitting": [(0, 8), (0, 8), (-3, 4), (-3, 4)]}
+    bounds = {
+        "wide": [(0, 300), (0, 300), (-3, 4), (-3, 4)],
+        "fitting": [(0, 8), (0, 8), (-3, 4), (-3, 4)],
+    }
     reports = {
-        name: PrivateClassifier(4.0, bounds=ends, random_state=0).fit(X, y).report_ for name, ends in bounds.items()
+        name: PrivateClassifier(4.0, bounds=ends, random_state=0).fit(X, y).report_
+        for name, ends in bounds.items()
     }
     used = reports["wide"].range_used
     assert max(used[:2]) < 0.25 < min(used[2:])
-    assert "2 of 4 columns use less than 25 % of their bounds (columns 0, 1)" in str(reports["wide"])
+    assert "2 of 4 columns use less than 25 % of their bounds (columns 0, 1)" in str(
+        reports["wide"]
+    )
     assert min(reports["fitting"].range_used) > 0.25
     assert "of their bounds" not in str(reports["fitting"])
     # All columns far too wide on both sides: their means are in the middle, and the features hardly vary.
@@ -352,10 +440,18 @@ def test_a_refused_message_loses_nothing():
 
 def test_behind_a_shuffler_the_total_is_central_and_the_local_epsilon_is_said():
     X, y = people(2500, 3)
-    model = PrivateClassifier(1.0, trust="shuffler", messages=2, public=X[:500], random_state=0).fit(X[500:], y[500:])
+    model = PrivateClassifier(
+        1.0, trust="shuffler", messages=2, public=X[:500], random_state=0
+    ).fit(X[500:], y[500:])
     report = model.report(X, y)
     assert report.epsilon == 1.0
-    assert report.people == {"pilot": 200, "main": 1700, "check": 25, "accuracy": 25, "classes": 50}
+    assert report.people == {
+        "pilot": 200,
+        "main": 1700,
+        "check": 25,
+        "accuracy": 25,
+        "classes": 50,
+    }
     assert report.local_epsilon > 4.0
     assert "total ε = 1, δ = 1e-06 per person behind a shuffler" in str(report)
     assert f"local ε = {report.local_epsilon:.3g} if it cheats" in str(report)

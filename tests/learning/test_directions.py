@@ -44,7 +44,12 @@ def test_the_level_is_found_where_noise_is_small(seed):
         energies = energy_profile(60, 1.0, level)
         means = rng.standard_normal((10, 60)) * np.sqrt(energies + noises)
         # The log of the level has a standard error of about √(2/600) = 0.06: 0.35 is over five of them and the prior.
-        assert abs(np.log(energy_level(np.mean(means**2, axis=0), noises, 10, 1.0) / level)) < 0.35
+        assert (
+            abs(
+                np.log(energy_level(np.mean(means**2, axis=0), noises, 10, 1.0) / level)
+            )
+            < 0.35
+        )
 
 
 def test_the_level_is_one_where_noise_is_all():

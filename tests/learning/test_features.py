@@ -30,8 +30,12 @@ def slow_gradients(image, cell, angles):
 def test_gradients_are_those_of_a_loop(seed, shape, cell, angles):
     images = np.random.default_rng(seed).random((3, *shape))
     found = GradientHistograms(shape, cell, angles)(images.reshape(3, -1))
-    slow = [slow_gradients(image.astype(np.float32).astype(float), cell, angles) for image in images]
-    np.testing.assert_allclose(found, slow, atol=2e-3)  # the square root of what float32 leaves of zero
+    slow = [
+        slow_gradients(image.astype(np.float32).astype(float), cell, angles)
+        for image in images
+    ]
+    # the square root of what float32 leaves of zero
+    np.testing.assert_allclose(found, slow, atol=2e-3)
 
 
 def test_a_grey_image_in_colour_has_the_same_gradients(seed):
@@ -42,7 +46,9 @@ def test_a_grey_image_in_colour_has_the_same_gradients(seed):
     assert colour.shape == (4, (8 + 3) * 4)
 
 
-@pytest.mark.parametrize("features", [GradientHistograms((28, 28)), GradientHistograms((3, 8, 12), 2, 5)])
+@pytest.mark.parametrize(
+    "features", [GradientHistograms((28, 28)), GradientHistograms((3, 8, 12), 2, 5)]
+)
 def test_cosines_are_orthonormal_with_low_frequencies_first(features):
     rows, frequency = features.cosines()
     np.testing.assert_allclose(rows @ rows.T, np.eye(len(rows)), atol=1e-12)
@@ -52,7 +58,12 @@ def test_cosines_are_orthonormal_with_low_frequencies_first(features):
 
 @pytest.mark.parametrize(
     "features",
-    [None, Pixels(), GradientHistograms((3, 32, 32), 8, 6), FourierFeatures((0, 1), (1, 2), count=5, seed=3)],
+    [
+        None,
+        Pixels(),
+        GradientHistograms((3, 32, 32), 8, 6),
+        FourierFeatures((0, 1), (1, 2), count=5, seed=3),
+    ],
 )
 def test_descriptions_round_trip(features):
     assert features_from_dict(features_to_dict(features)) == features
@@ -64,10 +75,14 @@ def test_cosines_have_the_gaussian_kernel(seed):
     rows = np.random.default_rng(seed).uniform(-2, 2, (20, 4))
     found = FourierFeatures([0.0] * 4, [1.0] * 4, count=10_000, seed=seed % 2**32)(rows)
     apart = np.sum((rows[:, None] - rows[None]) ** 2, axis=2)
-    np.testing.assert_allclose(2 * found @ found.T / 10_000, np.exp(-apart / 8), atol=6 / 100)
+    np.testing.assert_allclose(
+        2 * found @ found.T / 10_000, np.exp(-apart / 8), atol=6 / 100
+    )
 
 
-@pytest.mark.parametrize("data", [3, {"name": "deep"}, {"name": "gradients"}, {"name": "pixels", "x": 1}, {}])
+@pytest.mark.parametrize(
+    "data", [3, {"name": "deep"}, {"name": "gradients"}, {"name": "pixels", "x": 1}, {}]
+)
 def test_bad_descriptions_are_refused(data):
     with pytest.raises(ValueError, match="features"):
         features_from_dict(data)

@@ -36,7 +36,9 @@ def test_few_people_get_a_flat_answer_not_a_wild_one(seed):
 
 def test_coefficients_are_close_and_people_report_how_much_is_explained(seed):
     X, y = people(200_000, seed)
-    model = PrivateRegression(4.0, bounds=(-0.6, 0.6), y_bound=(-1, 1), random_state=seed).fit(X, y)
+    model = PrivateRegression(
+        4.0, bounds=(-0.6, 0.6), y_bound=(-1, 1), random_state=seed
+    ).fit(X, y)
     # The noise per moment is about 0.005; over the spread 1/9 of a feature that is 0.05 per coefficient. Six of them.
     np.testing.assert_allclose(model.coef_, TRUE, atol=0.3)
     assert model.intercept_ == pytest.approx(0.1, abs=0.1)
@@ -48,9 +50,14 @@ def test_coefficients_are_close_and_people_report_how_much_is_explained(seed):
 
 def test_columns_are_scaled_by_bounds_or_public_rows():
     X, y = people(5000, 1)
-    units, options = np.array([1.0, 1024.0, 2.0**-10]), {"check_people": 0, "random_state": 3}
+    units, options = (
+        np.array([1.0, 1024.0, 2.0**-10]),
+        {"check_people": 0, "random_state": 3},
+    )
     one = PrivateRegression(4.0, public=X[:500], y_bound=1, **options).fit(X, y)
-    two = PrivateRegression(4.0, public=X[:500] * units, y_bound=100, **options).fit(X * units, 100 * y)
+    two = PrivateRegression(4.0, public=X[:500] * units, y_bound=100, **options).fit(
+        X * units, 100 * y
+    )
     np.testing.assert_allclose(two.coef_ * units, 100 * one.coef_)
     assert two.intercept_ == pytest.approx(100 * one.intercept_)
 
@@ -66,7 +73,10 @@ def test_a_regression_worse_than_the_mean_warns():
 
 @pytest.mark.filterwarnings("ignore")
 def test_it_is_an_estimator():
-    check_estimator(PrivateRegression(20.0, bounds=(-10, 10), y_bound=10, check_people=0), on_skip=None)
+    check_estimator(
+        PrivateRegression(20.0, bounds=(-10, 10), y_bound=10, check_people=0),
+        on_skip=None,
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,12 @@ import pytest
 
 from sstq.accounting import Ledger
 from sstq.accounting.ledger import RoundAlreadySpent
-from sstq.learning import FourierFeatures, LearningReport, PrivateClassifier, PrivateRegression
+from sstq.learning import (
+    FourierFeatures,
+    LearningReport,
+    PrivateClassifier,
+    PrivateRegression,
+)
 from sstq.studies import Study, answer
 from sstq.testing import check_study
 
@@ -19,25 +24,52 @@ BOUNDS = {"a": (-4, 6), "b": (-4, 6)}
 def people(count, seed=0):
     rng = np.random.default_rng(seed)
     labels = rng.integers(2, size=count)
-    return list(zip((rng.standard_normal((count, 2)) + 2 * np.eye(2)[labels]).tolist(), labels.tolist(), strict=True))
+    return list(
+        zip(
+            (rng.standard_normal((count, 2)) + 2 * np.eye(2)[labels]).tolist(),
+            labels.tolist(),
+            strict=True,
+        )
+    )
 
 
 PUBLIC = [features for features, _ in people(60, 9)]
 COSINES = FourierFeatures([0.0, 0.0], [1.0, 1.0], count=6)
 STUDIES = {
     "bounds": lambda: PrivateClassifier(3.0, bounds=BOUNDS, classes=[0, 1]),
-    "public": lambda: PrivateClassifier(3.0, public=np.array(PUBLIC), classes=["no", "yes"], random_state=1),
-    "features": lambda: PrivateClassifier(3.0, features=COSINES, classes=[0, 1], check_people=0.2),
-    "shuffler": lambda: PrivateClassifier(1.0, public=PUBLIC, classes=[0, 1], trust="shuffler"),
-    "regression": lambda: PrivateRegression(3.0, bounds=list(BOUNDS.values()), y_bound=(-1, 2)),
-    "unchecked": lambda: PrivateRegression(3.0, public=PUBLIC, y_bound=2, check_people=0),
+    "public": lambda: PrivateClassifier(
+        3.0, public=np.array(PUBLIC), classes=["no", "yes"], random_state=1
+    ),
+    "features": lambda: PrivateClassifier(
+        3.0, features=COSINES, classes=[0, 1], check_people=0.2
+    ),
+    "shuffler": lambda: PrivateClassifier(
+        1.0, public=PUBLIC, classes=[0, 1], trust="shuffler"
+    ),
+    "regression": lambda: PrivateRegression(
+        3.0, bounds=list(BOUNDS.values()), y_bound=(-1, 2)
+    ),
+    "unchecked": lambda: PrivateRegression(
+        3.0, public=PUBLIC, y_bound=2, check_people=0
+    ),
 }
 
 
 @pytest.mark.parametrize("make", STUDIES.values(), ids=STUDIES)
 @pytest.mark.filterwarnings("ignore:this regression is not shown")
 def test_the_contract(make, seed):
-    check_study(make, [*people(60), (None, None), ([1.0], 0), "x", ([1.0, "y"], "no"), ([np.nan, 1e308], -1)], seed)
+    check_study(
+        make,
+        [
+            *people(60),
+            (None, None),
+            ([1.0], 0),
+            "x",
+            ([1.0, "y"], "no"),
+            ([np.nan, 1e308], -1),
+        ],
+        seed,
+    )
 
 
 def test_devices_answer_it_as_any_other_study(tmp_path):
@@ -52,7 +84,9 @@ def test_devices_answer_it_as_any_other_study(tmp_path):
         answer(document, ([1.0, 2.0], 1), most_epsilon=4.0, ledger=ledger)
 
 
-@pytest.mark.parametrize("scale", [{"bounds": BOUNDS}, {"bounds": (-4, 6)}, {"public": np.array(PUBLIC)}])
+@pytest.mark.parametrize(
+    "scale", [{"bounds": BOUNDS}, {"bounds": (-4, 6)}, {"public": np.array(PUBLIC)}]
+)
 def test_what_fit_learned_survives_json(scale):
     frames = pytest.importorskip("pandas")
     X, y = zip(*people(2000), strict=True)
@@ -62,9 +96,13 @@ def test_what_fit_learned_survives_json(scale):
     assert isinstance(again, PrivateClassifier)
     assert repr(again.result) == repr(model.report_)
     np.testing.assert_array_equal(again.coef_, model.coef_)
-    np.testing.assert_allclose(again.predict_proba(np.array(X)), model.predict_proba(table))
+    np.testing.assert_allclose(
+        again.predict_proba(np.array(X)), model.predict_proba(table)
+    )
     assert list(model.result.to_frame().columns) == ["class", "accuracy", "low", "high"]
-    line = PrivateRegression(4.0, **scale, y_bound=(-1, 2), random_state=0).fit(table, y)
+    line = PrivateRegression(4.0, **scale, y_bound=(-1, 2), random_state=0).fit(
+        table, y
+    )
     read = Study.from_json(line.to_json())
     np.testing.assert_allclose(read.predict(np.array(X)), line.predict(table))
     assert read.result.columns()["column"] == [0, 1, "constant"]
@@ -72,11 +110,15 @@ def test_what_fit_learned_survives_json(scale):
 
 def test_what_cannot_be_saved_says_so():
     X, y = zip(*people(300), strict=True)
-    model = PrivateClassifier(4.0, features=np.tanh, public=PUBLIC, random_state=0).fit(X, y)
+    model = PrivateClassifier(4.0, features=np.tanh, public=PUBLIC, random_state=0).fit(
+        X, y
+    )
     with pytest.raises(ValueError, match="features must be a built-in map"):
         model.to_json()
     with pytest.raises(ValueError, match="random_state must be None or an integer"):
-        PrivateClassifier(public=PUBLIC, classes=[0, 1], random_state=np.random.default_rng(0)).to_json()
+        PrivateClassifier(
+            public=PUBLIC, classes=[0, 1], random_state=np.random.default_rng(0)
+        ).to_json()
 
 
 def test_plans_say_what_to_expect():
@@ -85,7 +127,9 @@ def test_plans_say_what_to_expect():
     assert few.problem == "1 people are too few to tell its accuracy"
     assert many.works
     # One in 80 judges; at ε = 3 an answer is right for 95 %, which is a standard deviation of 0.55.
-    assert many.error == pytest.approx(0.5 / (0.9526 - 0.0474) / np.sqrt(1250), rel=0.01)
+    assert many.error == pytest.approx(
+        0.5 / (0.9526 - 0.0474) / np.sqrt(1250), rel=0.01
+    )
     line = PrivateRegression(3.0, bounds=[(0, 1)] * 3, y_bound=1)
     assert not line.plan(100).works
     assert line.plan(10**6).works
@@ -93,6 +137,11 @@ def test_plans_say_what_to_expect():
 
 def test_other_json_is_refused():
     data = json.loads(STUDIES["bounds"]().to_json())
-    for wrong in ({"learned": [{}]}, {"options": {}}, {"kind": "regression"}, {"people": 3, "asked": {}}):
+    for wrong in (
+        {"learned": [{}]},
+        {"options": {}},
+        {"kind": "regression"},
+        {"people": 3, "asked": {}},
+    ):
         with pytest.raises(ValueError, match=r"."):
             Study.from_json(json.dumps(data | wrong))

@@ -24,40 +24,73 @@ def large_integers(path):
 
 
 def lists(path):
-    rows = [[1.0, 2.0], None, [None, 1.0], [1.0], [1.0, 2.0, 3.0], [np.nan, 0.0], [0.5, -0.5]]
+    rows = [
+        [1.0, 2.0],
+        None,
+        [None, 1.0],
+        [1.0],
+        [1.0, 2.0, 3.0],
+        [np.nan, 0.0],
+        [0.5, -0.5],
+    ]
     pq.write_table(pa.table({"x": pa.array(rows, pa.list_(pa.float32()))}), path)
 
 
 def columns(path):
-    pq.write_table(pa.table({"a": [1.0, None, 0.5], "b": pa.array([2.0, 1.0, -0.5], pa.float32())}), path)
+    pq.write_table(
+        pa.table(
+            {"a": [1.0, None, 0.5], "b": pa.array([2.0, 1.0, -0.5], pa.float32())}
+        ),
+        path,
+    )
 
 
 def text(path):
     path.write_text("a,b\n1,2\nnan,0\n?,1\n1\n1,2,3\n,\n0.5,-0.5\n")
 
 
-KINDS = [(npy, [0, 3]), (large_integers, [0, 1, 2]), (lists, [0, 6]), (columns, [0, 2]), (text, [0, 6])]
+KINDS = [
+    (npy, [0, 3]),
+    (large_integers, [0, 1, 2]),
+    (lists, [0, 6]),
+    (columns, [0, 2]),
+    (text, [0, 6]),
+]
 
 
-@pytest.mark.parametrize(("kind", "good"), KINDS, ids=[kind.__name__ for kind, _ in KINDS])
+@pytest.mark.parametrize(
+    ("kind", "good"), KINDS, ids=[kind.__name__ for kind, _ in KINDS]
+)
 def test_a_bad_row_of_a_file_is_a_zero_vector(kind, good, tmp_path):
     kind(tmp_path / "x")
     held = Vectors(2, clip=1.0)
     people = held.open(tmp_path / "x", answering=True)
     report = LocalReport()
-    read = [held.substitute(piece.X, source=bit_source(1), report=report) for piece in people.pieces()]
+    read = [
+        held.substitute(piece.X, source=bit_source(1), report=report)
+        for piece in people.pieces()
+    ]
     rows = np.concatenate(read)
-    assert (len(rows), np.flatnonzero(rows.any(axis=1)).tolist()) == (people.count, good)
+    assert (len(rows), np.flatnonzero(rows.any(axis=1)).tolist()) == (
+        people.count,
+        good,
+    )
     assert (report.answered, report.replaced) == (len(rows), len(rows) - len(good))
     # The owner of the data is told instead.
     with pytest.raises(ValueError, match="x"):
         list(held.open(tmp_path / "x").pieces())
 
 
-def test_an_unknown_group_is_a_uniform_one_with_the_zero_vector(tmp_path, caplog, monkeypatch):
+def test_an_unknown_group_is_a_uniform_one_with_the_zero_vector(
+    tmp_path, caplog, monkeypatch
+):
     mechanism, held = sstq.GroupUnit(2, 1.0, groups=3, messages=2), []
     encode = sstq.GroupUnit.encode_slots
-    monkeypatch.setattr(sstq.GroupUnit, "encode_slots", lambda *a, **o: held.append(a[1]) or encode(*a, **o))
+    monkeypatch.setattr(
+        sstq.GroupUnit,
+        "encode_slots",
+        lambda *a, **o: held.append(a[1]) or encode(*a, **o),
+    )
     for name in "ab":
         np.save(tmp_path / f"{name}.npy", np.ones((300, 2)))
     given = np.array([0, 1, 2, 3, -1, 2**40] * 100)
@@ -87,7 +120,9 @@ def test_vectors_of_unknown_groups_add_to_no_sum():
     assert np.all(sums(2)[2] > 1250)
 
 
-@pytest.mark.parametrize("value", [10**400, -(10**400), "x", None, b"1", object(), 1j, np.datetime64("NaT")])
+@pytest.mark.parametrize(
+    "value", [10**400, -(10**400), "x", None, b"1", object(), 1j, np.datetime64("NaT")]
+)
 def test_no_value_makes_a_device_refuse(value):
     """Of one person in three the value is no number that a double holds."""
     values = np.array([[1.0, 0.0], [0.0, value], [0.5, 0.5]], dtype=object)
@@ -96,6 +131,11 @@ def test_no_value_makes_a_device_refuse(value):
     assert len(answer(sstq.Frequencies(3, 1.0), labels)) == 3
 
 
-@pytest.mark.parametrize("groups", [[0, np.nan], [1.5, 2], [None, 1], [True, 10**30], ["a", 1], [-1, 7]])
+@pytest.mark.parametrize(
+    "groups", [[0, np.nan], [1.5, 2], [None, 1], [True, 10**30], ["a", 1], [-1, 7]]
+)
 def test_no_group_makes_a_device_refuse(groups):
-    assert len(answer(sstq.GroupUnit(2, 1.0, groups=3), [[1.0, 0.0], [0.0, 1.0]], groups)) == 2
+    assert (
+        len(answer(sstq.GroupUnit(2, 1.0, groups=3), [[1.0, 0.0], [0.0, 1.0]], groups))
+        == 2
+    )

@@ -35,11 +35,15 @@ def test_following_the_advice_silences_it(dim, epsilon, clients, frames):
         assert followed.note(clients) == ""
     if mechanism.note(clients):
         assert frames < needed
-        assert (f"pass frames={needed}" in mechanism.note(clients)) == (not matters(followed, clients))
+        assert (f"pass frames={needed}" in mechanism.note(clients)) == (
+            not matters(followed, clients)
+        )
 
 
 @given(dim=DIMS, epsilon=EPSILONS, frames=st.integers(1, 1000))
-def test_the_clients_that_frames_suffice_for_are_where_the_note_begins(dim, epsilon, frames):
+def test_the_clients_that_frames_suffice_for_are_where_the_note_begins(
+    dim, epsilon, frames
+):
     mechanism = FrameUnit(dim, epsilon, frames=frames)
     most = mechanism.clients_allowed
     assert most == 0 or mechanism.note(most) == ""
@@ -74,7 +78,9 @@ def test_a_plan_is_not_followed_by_a_warning(wish):
     mechanism = found.build()
     assert mechanism.name == "frameunit"
     assert mechanism.note(found.clients) == ""
-    assert found.bias**2 == pytest.approx(mechanism.typical_error(found.clients).bias2, rel=1e-9)
+    assert found.bias**2 == pytest.approx(
+        mechanism.typical_error(found.clients).bias2, rel=1e-9
+    )
 
 
 def test_a_plan_whose_bits_have_no_room_says_so_as_the_mean_does():
@@ -84,7 +90,9 @@ def test_a_plan_whose_bits_have_no_room_says_so_as_the_mean_does():
 
 
 def test_tables_agree_about_the_bias():
-    single = next(variant for variant in all_variants("frameunit") if variant.label == "FrameUnit")
+    single = next(
+        variant for variant in all_variants("frameunit") if variant.label == "FrameUnit"
+    )
     compared = compare(single, 300, 6.0, 1)
     expected = FrameUnit(300, 6.0).typical_error().bias2
     assert (compared.unbiased, compared.bias2) == ("over frames", expected)
@@ -98,7 +106,11 @@ def test_clients_and_frames_exclude_each_other():
     with pytest.raises(ValueError, match="clients must be an integer"):
         FrameUnit(10, 1.0, clients=0)
     made = FrameUnit(300, 3.0, clients=10_000)
-    assert sstq.from_json(made.to_json()) == made == FrameUnit(300, 3.0, frames=made.frames)
+    assert (
+        sstq.from_json(made.to_json())
+        == made
+        == FrameUnit(300, 3.0, frames=made.frames)
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,8 +122,12 @@ def test_the_closed_form_is_the_average_of_the_exact_errors(dim, frames, epsilon
     seeds = [sstq.mix_seed(3, number) for number in range(max(2, 40 // frames))]
     errors = [mechanism.with_seed(seed).expected_mse(x, clients=50) for seed in seeds]
     typical = mechanism.typical_error(clients=50)
-    assert np.mean([error.variance for error in errors]) == pytest.approx(typical.variance, rel=0.02)
-    assert np.mean([error.bias2 for error in errors]) == pytest.approx(typical.bias2, rel=0.1)
+    assert np.mean([error.variance for error in errors]) == pytest.approx(
+        typical.variance, rel=0.02
+    )
+    assert np.mean([error.bias2 for error in errors]) == pytest.approx(
+        typical.bias2, rel=0.1
+    )
 
 
 @pytest.mark.parametrize(("size", "inside"), [(256, 1), (256, 63), (256, 256)])
@@ -119,7 +135,9 @@ def test_the_scatter_of_the_part_along_the_vector(size, inside, seed):
     """Of 10,000 directions; its standard error is below 2 %, so that 14 % fail falsely below 1e-9."""
     g = np.abs(np.random.default_rng(seed).standard_normal((10_000, size)))
     lengths = np.sort(g, axis=1)[:, -inside:].sum(axis=1) / np.linalg.norm(g, axis=1)
-    assert _length_scatter(size, inside) == pytest.approx(np.var(lengths) / np.mean(lengths) ** 2, rel=0.14)
+    assert _length_scatter(size, inside) == pytest.approx(
+        np.var(lengths) / np.mean(lengths) ** 2, rel=0.14
+    )
 
 
 @pytest.mark.soak
@@ -130,7 +148,9 @@ def test_the_variance_of_many_frames_against_all_of_them(monkeypatch):
     """
     x, differences = typical_vector(64), []
     for number in range(8):
-        mechanism = FrameUnit(64, 16.0, frames=128, frame_size=64, frame_seed=sstq.mix_seed(4, number))
+        mechanism = FrameUnit(
+            64, 16.0, frames=128, frame_size=64, frame_seed=sstq.mix_seed(4, number)
+        )
         stated = mechanism.expected_mse(x, clients=7)
         with monkeypatch.context() as patched:
             patched.setattr("sstq.mechanisms.frameunit.rows._FRAMES_TRIED", 128)
@@ -158,7 +178,9 @@ def test_predicting_a_round_of_frameunit_transforms_nothing(frames, transformed)
     assert transformed == []
 
 
-@pytest.mark.parametrize("options", [{}, {"kashin": "paper"}, {"channel": "metric-aware"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"kashin": "paper"}, {"channel": "metric-aware"}]
+)
 def test_predicting_a_round_of_sstq_is_cheap_and_right(options, transformed):
     mechanism = sstq.SSTQ(20_000, 3.0, bits=2, **options)
     for clients in (50, 9 * mechanism.frame.size):

@@ -24,9 +24,13 @@ from tests.scripted import largest_ratio, law_of
 
 def some_vectors(dim, seed=0):
     """Unit vectors of all kinds, two spikes among them, shorter ones and zero."""
-    rows = np.concatenate(list(structured_vectors(dim, np.random.default_rng(seed)).values()))
+    rows = np.concatenate(
+        list(structured_vectors(dim, np.random.default_rng(seed)).values())
+    )
     two = np.where(np.arange(dim) < 2, 1.0, 0.0)[None] / min(dim, 2) ** 0.5
-    return np.concatenate([rows, -rows, two, 0.3 * rows[:3], 0.7 * two, np.zeros((1, dim))])
+    return np.concatenate(
+        [rows, -rows, two, 0.3 * rows[:3], 0.7 * two, np.zeros((1, dim))]
+    )
 
 
 def output_distribution(mechanism, x, flip, frame=0):
@@ -40,16 +44,28 @@ def output_distribution(mechanism, x, flip, frame=0):
 
 def all_distributions(mechanism):
     return {
-        tuple(output_distribution(mechanism, x, flip)) for x in some_vectors(mechanism.dim) for flip in (0, 2**64 - 1)
+        tuple(output_distribution(mechanism, x, flip))
+        for x in some_vectors(mechanism.dim)
+        for flip in (0, 2**64 - 1)
     }
 
 
-SMALL = [(1, {"frame_size": 1}), (1, {"frame_size": 2}), (3, {"frame_size": 4}), (3, {"frame_size": 8})]
-SMALL += [(16, {"frame_size": 16}), (3, {"frame_size": 8, "frames": 5}), (3, {"frame_size": 8, "frames": 40})]
+SMALL = [
+    (1, {"frame_size": 1}),
+    (1, {"frame_size": 2}),
+    (3, {"frame_size": 4}),
+    (3, {"frame_size": 8}),
+]
+SMALL += [
+    (16, {"frame_size": 16}),
+    (3, {"frame_size": 8, "frames": 5}),
+    (3, {"frame_size": 8, "frames": 40}),
+]
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "dim", "options"), [*((3.0, *small) for small in SMALL), *((e, *SMALL[3]) for e in (0.1, 16.0))]
+    ("epsilon", "dim", "options"),
+    [*((3.0, *small) for small in SMALL), *((e, *SMALL[3]) for e in (0.1, 16.0))],
 )
 def test_the_output_distribution_is_private_for_every_pair(epsilon, dim, options):
     mechanism = FrameUnit(dim, epsilon, frame_seed=3, **options)
@@ -62,7 +78,10 @@ def test_the_output_distribution_is_private_for_every_pair(epsilon, dim, options
     assert log_upper(ratio) > epsilon - 1e-9
     for distribution in distributions:
         # Exactly k rows are inside, whatever the ties.
-        assert sum(p > Fraction(1, mechanism.choice.size) for p in distribution) == mechanism.choice.inside
+        assert (
+            sum(p > Fraction(1, mechanism.choice.size) for p in distribution)
+            == mechanism.choice.inside
+        )
 
 
 def test_a_mechanism_that_never_sends_an_opposite_fails_the_enumeration(monkeypatch):
@@ -70,7 +89,9 @@ def test_a_mechanism_that_never_sends_an_opposite_fails_the_enumeration(monkeypa
 
     def one_sided(*arguments):
         *others, inside, places = arguments
-        return pick(*others, inside, np.where(places < 2 * inside, places % inside, places))
+        return pick(
+            *others, inside, np.where(places < 2 * inside, places % inside, places)
+        )
 
     monkeypatch.setattr(kernels, "pick_signed_rows", one_sided)
     with pytest.raises(ZeroDivisionError):
@@ -92,9 +113,19 @@ def test_sums_of_order_statistics_are_their_integrals(size):
             inside = 1.0 if k == size else betainc(size - k, k, erf(y / 2**0.5))
             return size * y * (2 / np.pi) ** 0.5 * math.exp(-y * y / 2) * inside
 
-        return quad(term, 0, 12, limit=500, epsabs=1e-12, epsrel=1e-12, points=[-ndtri(k / size / 2)])[0]
+        return quad(
+            term,
+            0,
+            12,
+            limit=500,
+            epsabs=1e-12,
+            epsrel=1e-12,
+            points=[-ndtri(k / size / 2)],
+        )[0]
 
-    np.testing.assert_allclose(top_half_normals(size, counts), [integral(int(k)) for k in counts], rtol=1e-9)
+    np.testing.assert_allclose(
+        top_half_normals(size, counts), [integral(int(k)) for k in counts], rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("bits", [20, 25, 30])
@@ -105,8 +136,12 @@ def test_sums_of_order_statistics_of_many_approach_the_density(bits):
     q = counts / size
     height = 2 * np.exp(-(ndtri(q / 2) ** 2) / 2) / (2 * np.pi) ** 0.5
     corrected = size * height - q * (1 - q) / (2 * height)
-    np.testing.assert_allclose(top_half_normals(size, counts), corrected, rtol=1e-9 if bits == 20 else 1e-12)
-    np.testing.assert_allclose(top_half_normals(size, counts), size * height, rtol=1e-4 / 2 ** (bits - 20))
+    np.testing.assert_allclose(
+        top_half_normals(size, counts), corrected, rtol=1e-9 if bits == 20 else 1e-12
+    )
+    np.testing.assert_allclose(
+        top_half_normals(size, counts), size * height, rtol=1e-4 / 2 ** (bits - 20)
+    )
     assert mean_chi(size) == pytest.approx((size - 0.5) ** 0.5, rel=1e-9)
 
 
@@ -114,7 +149,10 @@ def test_sums_of_order_statistics_of_many_approach_the_density(bits):
 @pytest.mark.parametrize("size", [1, 4, 256])
 def test_no_number_of_rows_inside_is_better(epsilon, size):
     best = RowDraw(best_draw(epsilon, size), 1, size).alignment
-    others = [RowDraw(whole_budget(epsilon, 2 * size, k), 1, size).alignment for k in range(1, size + 1)]
+    others = [
+        RowDraw(whole_budget(epsilon, 2 * size, k), 1, size).alignment
+        for k in range(1, size + 1)
+    ]
     assert best == pytest.approx(max(others), rel=1e-12)
 
 
@@ -123,14 +161,19 @@ def test_no_number_of_rows_inside_is_better(epsilon, size):
 def test_the_stated_error_is_that_of_all_rows(dim, size, epsilon, seed):
     """An independent slow reference: the signed rows one by one, sorted by score, for both flips."""
     mechanism = FrameUnit(dim, epsilon, clip=0.5, frame_size=size, frame_seed=seed)
-    rows = mechanism.frame.rows(np.repeat(np.arange(size), 2)) * np.tile([1.0, -1.0], size)[:, None]
+    rows = (
+        mechanism.frame.rows(np.repeat(np.arange(size), 2))
+        * np.tile([1.0, -1.0], size)[:, None]
+    )
     estimates = rows * (0.5 / mechanism.alignment)
     vectors = 0.5 * some_vectors(dim, seed)
     units = mechanism.unit_ball(vectors)
     own, other = mechanism.choice.probabilities
     for unit, mean, variance in zip(units, *mechanism.row_error(vectors), strict=True):
         length = min(np.linalg.norm(unit.astype(np.float64)), 1.0)
-        direction = random_directions(unit[None], np.array([2**64 - 1], dtype=np.uint64))[0]
+        direction = random_directions(
+            unit[None], np.array([2**64 - 1], dtype=np.uint64)
+        )[0]
         probabilities = np.zeros(2 * size)
         for sign, weight in ((1, (1 + length) / 2), (-1, (1 - length) / 2)):
             c = mechanism.frame.analyze((sign * direction[None]).astype(np.float32))[0]
@@ -147,13 +190,25 @@ def test_the_stated_error_is_that_of_all_rows(dim, size, epsilon, seed):
 def structured(dim):
     rng = np.random.default_rng(1)
     vectors = {name: rows[0] for name, rows in structured_vectors(dim, rng).items()}
-    spikes = {f"{count} spikes": np.where(np.arange(dim) < count, count**-0.5, 0.0) for count in (2, 4) if count <= dim}
+    spikes = {
+        f"{count} spikes": np.where(np.arange(dim) < count, count**-0.5, 0.0)
+        for count in (2, 4)
+        if count <= dim
+    }
     return vectors | spikes
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "dim", [2, 300, *(pytest.param(dim, marks=pytest.mark.soak) for dim in (3, 64, 256, 1024, 5000))]
+    "dim",
+    [
+        2,
+        300,
+        *(
+            pytest.param(dim, marks=pytest.mark.soak)
+            for dim in (3, 64, 256, 1024, 5000)
+        ),
+    ],
 )
 def test_alignment_over_frames_is_that_of_a_uniform_direction(dim):
     """Within 1 % on every structured input at any ε; frames are fixed, so this is no random test."""
@@ -163,9 +218,15 @@ def test_alignment_over_frames_is_that_of_a_uniform_direction(dim):
     rounds = 500 if dim <= 300 else 300 if dim <= 1024 else 60
     totals = np.zeros((len(mechanisms), len(unit)))
     # mix_seed of every round, at once.
-    for seed in streams.words_of(5, "round", np.arange(rounds, dtype=np.uint64)).tolist():
+    for seed in streams.words_of(
+        5, "round", np.arange(rounds, dtype=np.uint64)
+    ).tolist():
         frame = mechanisms[0].with_seed(seed).frame
-        tops = np.cumsum(np.sort(np.abs(frame.analyze(unit)), axis=1)[:, ::-1], axis=1, dtype=np.float64)
+        tops = np.cumsum(
+            np.sort(np.abs(frame.analyze(unit)), axis=1)[:, ::-1],
+            axis=1,
+            dtype=np.float64,
+        )
         for total, mechanism in zip(totals, mechanisms, strict=True):
             own, other = mechanism.choice.probabilities
             total += (own - other) * tops[:, mechanism.choice.inside - 1]
@@ -173,16 +234,27 @@ def test_alignment_over_frames_is_that_of_a_uniform_direction(dim):
         ratios = dict(zip(names, total / rounds / mechanism.alignment, strict=True))
         # At ε = 10 a single row may be inside, whose score scatters by 10 %.
         tolerance = 0.01 if mechanism.epsilon < 10 else 0.01 + 0.3 * rounds**-0.5
-        assert all(abs(ratio - 1) < tolerance for ratio in ratios.values()), (mechanism.epsilon, ratios)
+        assert all(abs(ratio - 1) < tolerance for ratio in ratios.values()), (
+            mechanism.epsilon,
+            ratios,
+        )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("length", [0.4, *(pytest.param(norm, marks=pytest.mark.soak) for norm in (0.0, 1.0))])
+@pytest.mark.parametrize(
+    "length",
+    [0.4, *(pytest.param(norm, marks=pytest.mark.soak) for norm in (0.0, 1.0))],
+)
 def test_unbiased_over_frames(length, seed):
     """The mean over 400 frames of the exact mean of each; 6 z-tests at |z| < 6, and 1 % for what mixing leaves."""
     mechanism, rounds = FrameUnit(6, 2.0, clip=0.5), 400
     x = 0.5 * length * structured(6)["gaussian"]
-    means = np.array([mechanism.with_seed(sstq.mix_seed(seed, r)).row_error(x[None])[0][0] for r in range(rounds)])
+    means = np.array(
+        [
+            mechanism.with_seed(sstq.mix_seed(seed, r)).row_error(x[None])[0][0]
+            for r in range(rounds)
+        ]
+    )
     margin = 6 * means.std(axis=0) / rounds**0.5 + 0.01 * np.linalg.norm(x)
     assert np.all(np.abs(means.mean(axis=0) - x) <= margin)
     assert mechanism.unbiased == "over frames"
@@ -249,12 +321,21 @@ def test_the_largest_frames_are_solved():
         (lambda _: {"dim": 300}, "frame_size must be"),
         (lambda _: {"dim": 11}, "alignment must be"),
         (lambda _: {"epsilon": 0.6}, "above epsilon = 0.6"),
-        (lambda m: {"threshold": str(m.choice.threshold + 1000)}, "above epsilon = 0.7"),
+        (
+            lambda m: {"threshold": str(m.choice.threshold + 1000)},
+            "above epsilon = 0.7",
+        ),
         (lambda m: {"inside": m.choice.inside - 1}, "alignment must be"),
-        (lambda _: {"inside": 256 + 10, "threshold": str(TOTAL // 2)}, r"inside must be an integer in \[1, 256\]"),
+        (
+            lambda _: {"inside": 256 + 10, "threshold": str(TOTAL // 2)},
+            r"inside must be an integer in \[1, 256\]",
+        ),
         # Exactly private, but there would be nothing to decode, or nothing but the opposite.
         (lambda _: {"inside": 256, "threshold": str(TOTAL // 2)}, "alignment must be"),
-        (lambda _: {"inside": 256, "threshold": str(TOTAL // 5 * 2)}, "alignment must be"),
+        (
+            lambda _: {"inside": 256, "threshold": str(TOTAL // 5 * 2)},
+            "alignment must be",
+        ),
         (lambda m: {"alignment": m.alignment * 1.001}, "alignment must be"),
         (lambda _: {"frame_size": 257}, "frame_size must be a power of two"),
         (lambda _: {"frame_size": 512}, "alignment must be"),
@@ -275,7 +356,9 @@ def test_a_million_clients_of_dimension_256():
     optimum = PrivUnitG(256, 3.0).expected_mse(x, clients=10**6).total
     assert single.expected_mse(x, clients=10**6).total > 1000 * optimum
     for name in ("gaussian", "spike", "2 spikes"):
-        error = FrameUnit(256, 3.0, frames=2**16).expected_mse(structured(256)[name], clients=10**6)
+        error = FrameUnit(256, 3.0, frames=2**16).expected_mse(
+            structured(256)[name], clients=10**6
+        )
         assert error.total < 1.1 * optimum
         assert error.bias2 < error.variance / 20
 
@@ -294,9 +377,16 @@ def test_the_mean_over_many_frames(seed):
     halves.merge(other)
     estimate = whole.mean()
     np.testing.assert_array_equal(estimate.value, halves.mean().value)
-    error, expected = np.sum((estimate.value - x) ** 2), mechanism.expected_mse(x, clients=clients).total
+    error, expected = (
+        np.sum((estimate.value - x) ** 2),
+        mechanism.expected_mse(x, clients=clients).total,
+    )
     # The error over its expectation is χ² with d degrees of freedom over d, and the stated one is right to 5 %.
-    assert chi2.ppf(2e-7, dim) / dim - 0.05 < error / expected < chi2.ppf(1 - 2e-7, dim) / dim + 0.05
+    assert (
+        chi2.ppf(2e-7, dim) / dim - 0.05
+        < error / expected
+        < chi2.ppf(1 - 2e-7, dim) / dim + 0.05
+    )
     assert np.sum(estimate.stderr**2) == pytest.approx(expected, rel=0.1)
     single = FrameUnit(dim, 3.0)
     aggregator = single.aggregator()
@@ -305,7 +395,9 @@ def test_the_mean_over_many_frames(seed):
 
 
 @pytest.mark.parametrize("options", [{"frames": 4}, {"frames": 50}])
-def test_the_sparse_aggregator_is_the_mean_of_the_decoded_messages(options, seed, tmp_path):
+def test_the_sparse_aggregator_is_the_mean_of_the_decoded_messages(
+    options, seed, tmp_path
+):
     mechanism = FrameUnit(9, 3.0, clip=2.0, **options)
     x = np.random.default_rng(seed).standard_normal((3000, 9)) / 2
     messages = mechanism.encode(x, rng=seed)
@@ -315,9 +407,13 @@ def test_the_sparse_aggregator_is_the_mean_of_the_decoded_messages(options, seed
     aggregator = mechanism.load_aggregator(tmp_path / "part")
     aggregator.update(messages[1234:])
     estimate, decoded = aggregator.mean(), mechanism.decode(messages)
-    np.testing.assert_allclose(estimate.value, decoded.mean(axis=0), atol=1e-10 * np.abs(decoded).max())
+    np.testing.assert_allclose(
+        estimate.value, decoded.mean(axis=0), atol=1e-10 * np.abs(decoded).max()
+    )
     noise = np.sqrt(estimate.stderr**2 - estimate.frame_bias**2 / 9)
-    np.testing.assert_allclose(noise, decoded.std(axis=0, ddof=1) / 3000**0.5, rtol=1e-6)
+    np.testing.assert_allclose(
+        noise, decoded.std(axis=0, ddof=1) / 3000**0.5, rtol=1e-6
+    )
 
 
 def test_the_sparse_state_does_not_grow_with_the_frames_and_is_checked(tmp_path, seed):
@@ -332,10 +428,21 @@ def test_the_sparse_state_does_not_grow_with_the_frames_and_is_checked(tmp_path,
     whole = stored["state"]
     damages = [
         {"state": np.array([change])}
-        for change in ([0, -1, 2], [-5, 1, 0], [2**40, 1, 0], [5, 2**62, 2**62], [0, 0, 0])
+        for change in (
+            [0, -1, 2],
+            [-5, 1, 0],
+            [2**40, 1, 0],
+            [5, 2**62, 2**62],
+            [0, 0, 0],
+        )
     ]
     damages += [{"count": np.array(count)} for count in (0, 149, 2**32)]
-    damages += [{"state": whole[::-1]}, {"state": whole[:0]}, {"state": whole[:, :2]}, {"state": whole[:0, :0]}]
+    damages += [
+        {"state": whole[::-1]},
+        {"state": whole[:0]},
+        {"state": whole[:, :2]},
+        {"state": whole[:0, :0]},
+    ]
     for damage in damages:
         np.savez(tmp_path / "damaged.npz", **stored | damage)
         with pytest.raises(ValueError, match=r"damaged|does not hold"):

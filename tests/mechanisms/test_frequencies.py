@@ -29,9 +29,14 @@ TABLE = {
 
 def output_distribution(mechanism, label):
     """The exact distribution of all messages, multipliers being equally likely."""
-    count, whole = mechanism.sets.codes // mechanism.draw.size, [Fraction(0)] * mechanism.sets.codes
+    count, whole = (
+        mechanism.sets.codes // mechanism.draw.size,
+        [Fraction(0)] * mechanism.sets.codes,
+    )
     for slot in range(count):
-        for code, mass in law_of(mechanism, mechanism.draw, [float(label)], -(-(slot << 64) // count)).items():
+        for code, mass in law_of(
+            mechanism, mechanism.draw, [float(label)], -(-(slot << 64) // count)
+        ).items():
             whole[code] += mass / count
     return whole
 
@@ -46,10 +51,14 @@ def test_variances_and_bits_are_those_of_the_table(categories, epsilon):
 
 def total(categories, own, other):
     """The sum of the variances of all shares, per message."""
-    return (own * (1 - own) + (categories - 1) * other * (1 - other)) / (own - other) ** 2
+    return (own * (1 - own) + (categories - 1) * other * (1 - other)) / (
+        own - other
+    ) ** 2
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 1.75, 2.5, 3.0, 3.125, 4.0, 6.0, 8.0])
+@pytest.mark.parametrize(
+    "epsilon", [0.1, 0.5, 1.0, 1.75, 2.5, 3.0, 3.125, 4.0, 6.0, 8.0]
+)
 def test_the_sum_over_all_shares_is_never_above_that_of_the_peers(epsilon):
     """Optimized unary encoding, randomized response, and subset selection with whole sets of round(k/(e^ε + 1)).
 
@@ -66,12 +75,16 @@ def test_the_sum_over_all_shares_is_never_above_that_of_the_peers(epsilon):
         variance = total(categories, *found.sets.rates)
         assert variance <= peer * allowed, categories
         unary, response = total(categories, 0.5, 1 / (e + 1)), e / (e + categories - 1)
-        least = min(unary, total(categories, response, (1 - response) / (categories - 1)))
+        least = min(
+            unary, total(categories, response, (1 - response) / (categories - 1))
+        )
         assert variance <= least * (1 + 1e-8), categories
         assert found.message_bits <= max(25, 2 * categories.bit_length())
 
 
-@pytest.mark.parametrize("options", [(9, 1.0), (26, 0.5), (100, 3.5), (8000, 8.3), (6, 4.0)])
+@pytest.mark.parametrize(
+    "options", [(9, 1.0), (26, 0.5), (100, 3.5), (8000, 8.3), (6, 4.0)]
+)
 def test_whole_sets_are_numbered_as_in_the_combinatorial_number_system(options, seed):
     """The message is C(c₁, 1) + … + C(c_w, w) of the set at the place drawn, those with the own category first."""
     mechanism, rng = sstq.Frequencies(*options), np.random.default_rng(seed)
@@ -80,18 +93,29 @@ def test_whole_sets_are_numbered_as_in_the_combinatorial_number_system(options, 
     words = rng.integers(2**64, size=(40, 3), dtype=np.uint64)
     labels = rng.integers(k, size=40)
     codes = mechanism.sets.encode(labels, words)
-    for label, place, code in zip(labels, draw.places(words[:, 1:]), codes, strict=True):
+    for label, place, code in zip(
+        labels, draw.places(words[:, 1:]), codes, strict=True
+    ):
         inside = place < draw.inside
-        rank, members = int(place) - (0 if inside else draw.inside), [int(label)] if inside else []
+        rank, members = (
+            int(place) - (0 if inside else draw.inside),
+            [int(label)] if inside else [],
+        )
         for left in range(wide - inside, 0, -1):
             other = max(c for c in range(k - 1) if math.comb(c, left) <= rank)
             rank -= math.comb(other, left)
             members.append(other + (other >= label))
-        assert code == sum(math.comb(c, i) for i, c in enumerate(sorted(members), start=1))
+        assert code == sum(
+            math.comb(c, i) for i, c in enumerate(sorted(members), start=1)
+        )
     held = mechanism.sets.held(codes, np.arange(k))
     assert np.all(held.sum(axis=1) == wide)
-    np.testing.assert_array_equal(mechanism.sets.held(codes, np.array([3])), held[:, 3:4])
-    np.testing.assert_array_equal(mechanism.sets.hits(codes, np.arange(40)), np.arange(40) @ held)
+    np.testing.assert_array_equal(
+        mechanism.sets.held(codes, np.array([3])), held[:, 3:4]
+    )
+    np.testing.assert_array_equal(
+        mechanism.sets.hits(codes, np.arange(40)), np.arange(40) @ held
+    )
 
 
 @pytest.mark.parametrize("options", [(7, 1.0), (8, 1.0), (10, 4.0), (23, 1.0)])
@@ -114,7 +138,9 @@ def found_from(mechanism, labels, rng):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("categories", "epsilon"), [(1009, 1.0), (101, 3.0), (10, 3.0)])
+@pytest.mark.parametrize(
+    ("categories", "epsilon"), [(1009, 1.0), (101, 3.0), (10, 3.0)]
+)
 def test_error_bars_hold_what_multipliers_add(categories, epsilon, seed):
     """The mean square of (share − truth)/stderr is 1 if all but some people hold one category.
 
@@ -122,8 +148,13 @@ def test_error_bars_hold_what_multipliers_add(categories, epsilon, seed):
     """
     mechanism, people, rounds = sstq.Frequencies(categories, epsilon), 8000, 40
     rng = np.random.default_rng(seed)
-    labels = np.where(rng.random(people) < 0.7, 0, rng.integers(categories, size=people))
-    truth, own, other = np.bincount(labels, minlength=categories) / people, *mechanism.sets.rates
+    labels = np.where(
+        rng.random(people) < 0.7, 0, rng.integers(categories, size=people)
+    )
+    truth, own, other = (
+        np.bincount(labels, minlength=categories) / people,
+        *mechanism.sets.rates,
+    )
     squares = []
     for _ in range(rounds):
         found = found_from(mechanism, labels, rng)
@@ -131,7 +162,10 @@ def test_error_bars_hold_what_multipliers_add(categories, epsilon, seed):
     # People are fixed here: the error bar also holds f(1 − f), the variance of drawing them.
     fixed = truth * own * (1 - own) + (1 - truth) * other * (1 - other)
     rate = other + truth * (own - other)
-    expected, deviation = np.mean(fixed / (rate * (1 - rate))), np.std(squares, ddof=1) / math.sqrt(rounds)
+    expected, deviation = (
+        np.mean(fixed / (rate * (1 - rate))),
+        np.std(squares, ddof=1) / math.sqrt(rounds),
+    )
     # Rounds are independent: |t| < 6 of 39 degrees, false alarms below 1e-6. 2 % are for the estimated errors.
     assert abs(np.mean(squares) - expected) < 6 * deviation + 0.02
     assert 6 * deviation < 0.6
@@ -143,13 +177,21 @@ def test_error_bars_hold_what_multipliers_add(categories, epsilon, seed):
 )
 def test_regions_cover_all_shares_at_once(categories, epsilon, people, seed):
     """Skewed shares, empty categories and few people: at least 95 % less 6 standard errors of the rounds."""
-    mechanism, rng, rounds = sstq.Frequencies(categories, epsilon), np.random.default_rng(seed), 200
+    mechanism, rng, rounds = (
+        sstq.Frequencies(categories, epsilon),
+        np.random.default_rng(seed),
+        200,
+    )
     shares = np.where(np.arange(categories) < 3, 0.5 ** np.arange(categories), 0.0)
     shares /= shares.sum()
     covered = 0
     for _ in range(rounds):
-        found = found_from(mechanism, rng.choice(categories, size=people, p=shares), rng)
-        covered += bool(np.all(np.abs(found.shares - shares) <= found.region(0.95).half_width))
+        found = found_from(
+            mechanism, rng.choice(categories, size=people, p=shares), rng
+        )
+        covered += bool(
+            np.all(np.abs(found.shares - shares) <= found.region(0.95).half_width)
+        )
     assert covered / rounds >= 0.95 - 6 * (0.95 * 0.05 / rounds) ** 0.5
 
 
@@ -161,10 +203,16 @@ def test_intervals_of_rare_hits_cover_by_enumeration(rate):
         truth = other + share * (own - other)
         covered = 0.0
         for hits in range(people + 1):
-            values, errors = HitRates(own, other).shares(np.array([float(hits)]), people)
+            values, errors = HitRates(own, other).shares(
+                np.array([float(hits)]), people
+            )
             found = FrequencyEstimate(values, errors, people, own=own, other=other)
             if abs(found.shares[0] - share) <= found.region(0.95).half_width[0]:
-                covered += math.comb(people, hits) * truth**hits * (1 - truth) ** (people - hits)
+                covered += (
+                    math.comb(people, hits)
+                    * truth**hits
+                    * (1 - truth) ** (people - hits)
+                )
         assert covered >= 0.94
 
 
@@ -232,7 +280,11 @@ def test_options_and_tampered_parameters_are_refused():
     wrong = "size and inside must be"
 
     def other(size, inside):
-        return {"size": size, "inside": inside, "threshold": str(inside * 2**62 // size + 2**40)}
+        return {
+            "size": size,
+            "inside": inside,
+            "threshold": str(inside * 2**62 // size + 2**40),
+        }
 
     for mechanism, change, words in (
         (whole, other(37, 8), wrong),
@@ -243,8 +295,16 @@ def test_options_and_tampered_parameters_are_refused():
         (affine, other(29, 6), wrong),
         (affine, {"categories": 24}, wrong),
         (affine, {"inside": 23}, "inside must be"),
-        (whole, {"threshold": str(whole.draw.threshold + 2**40)}, "above epsilon = 1.0"),
-        (affine, {"threshold": str(affine.draw.threshold + 2**40)}, "above epsilon = 1.0"),
+        (
+            whole,
+            {"threshold": str(whole.draw.threshold + 2**40)},
+            "above epsilon = 1.0",
+        ),
+        (
+            affine,
+            {"threshold": str(affine.draw.threshold + 2**40)},
+            "above epsilon = 1.0",
+        ),
         (whole, {"threshold": str(2 * 2**62 // 9)}, "favour"),
         (affine, {"threshold": str(affine.draw.inside * 2**62 // 23)}, "favour"),
     ):
@@ -256,13 +316,17 @@ def test_options_and_tampered_parameters_are_refused():
 def test_no_message_is_longer_than_the_bound(options):
     mechanism = sstq.Frequencies(*options)
     codes = np.arange(min(mechanism.sets.codes, 3000))
-    norms = np.linalg.norm(mechanism.decode(mechanism.messages_from_columns((codes,), True)), axis=1)
+    norms = np.linalg.norm(
+        mechanism.decode(mechanism.messages_from_columns((codes,), True)), axis=1
+    )
     assert norms.max() <= mechanism.largest_message() * (1 + 1e-9)
     assert norms.max() >= mechanism.largest_message() * 0.99
 
 
 def test_shuffled_messages_take_the_own_law():
-    found = sstq.accounting.shuffled_epsilon(sstq.Frequencies(100, 3.0), clients=100_000, delta=1e-6)
+    found = sstq.accounting.shuffled_epsilon(
+        sstq.Frequencies(100, 3.0), clients=100_000, delta=1e-6
+    )
     assert found < sstq.accounting.shuffled_epsilon(3.0, clients=100_000, delta=1e-6)
 
 
@@ -274,18 +338,26 @@ def test_covariances_are_those_of_the_decoded_messages(options, seed):
     slow = np.cov(mechanism.decode(sent).T) / len(sent)
     for category in (0, 5):
         np.testing.assert_allclose(
-            mechanism.estimator.covariance_with(aggregator.counted(), category), slow[category], atol=1e-12
+            mechanism.estimator.covariance_with(aggregator.counted(), category),
+            slow[category],
+            atol=1e-12,
         )
     # With one more message, which is uniform: as all messages together, each once.
-    every = mechanism.decode(mechanism.messages_from_columns((np.arange(mechanism.sets.codes),), True))
+    every = mechanism.decode(
+        mechanism.messages_from_columns((np.arange(mechanism.sets.codes),), True)
+    )
     uniform = np.cov(every.T, bias=True) / (len(sent) * (len(sent) - 1))
-    np.testing.assert_allclose(mechanism.estimator.covariance(aggregator.counted()), slow + uniform, atol=1e-12)
+    np.testing.assert_allclose(
+        mechanism.estimator.covariance(aggregator.counted()), slow + uniform, atol=1e-12
+    )
     alone = mechanism.aggregator().update(sent[:1])
     assert np.isnan(mechanism.estimator.covariance(alone.counted())).all()
     assert np.isnan(mechanism.estimator.covariance_with(alone.counted(), 0)).all()
 
 
-@pytest.mark.parametrize(("categories", "epsilon"), [(53, 3.0), (1000, 6.0), (1000, 0.5)])
+@pytest.mark.parametrize(
+    ("categories", "epsilon"), [(53, 3.0), (1000, 6.0), (1000, 0.5)]
+)
 def test_both_ways_to_count_hits_agree(categories, epsilon, seed):
     """Few messages have their members listed; of many, each multiplier is gone through once."""
     sets = sstq.Frequencies(categories, epsilon).sets
@@ -305,13 +377,21 @@ def test_the_ball_of_shares_holds_by_the_exact_law(categories, seed):
     The law of counts is multinomial: 20,000 rounds have an error of 0.15 points, and 94.2 % is more than 5 of them
     above 93.4 %. The normal approximation costs less than half a point at 5,000 people.
     """
-    mechanism, rng, people = sstq.Frequencies(categories, 1.0), np.random.default_rng(seed), 5000
+    mechanism, rng, people = (
+        sstq.Frequencies(categories, 1.0),
+        np.random.default_rng(seed),
+        5000,
+    )
     sets, shares = mechanism.sets, np.full(categories, 1 / categories)
     held = sets.held(np.arange(sets.codes), np.arange(categories))
     law = np.where(held, *mechanism.draw.probabilities) @ shares
     sent = rng.multinomial(people, law / law.sum(), 20_000)
     found = sets.rates.shares(sent @ held, people)[0]
-    one = mechanism.aggregator().update_counts({"code": np.arange(sets.codes)}, sent[0]).mean()
+    one = (
+        mechanism.aggregator()
+        .update_counts({"code": np.arange(sets.codes)}, sent[0])
+        .mean()
+    )
     assert one.directions == categories - 1
     # The errors of all rounds are alike: one radius is that of all, to 1 %.
     radius = one.region(0.95).radius

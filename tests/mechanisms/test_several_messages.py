@@ -10,7 +10,13 @@ import pytest
 from scipy.stats import chi2
 
 import sstq
-from sstq.accounting import BudgetExhausted, Ledger, ledger_price, price, shuffled_epsilon
+from sstq.accounting import (
+    BudgetExhausted,
+    Ledger,
+    ledger_price,
+    price,
+    shuffled_epsilon,
+)
 from sstq.checks import RANGES
 from sstq.mechanisms.answers import encode_files
 from sstq.mechanisms.base import LocalReport
@@ -54,8 +60,13 @@ def test_files_have_the_slots_one_after_the_other(tmp_path):
     np.save(tmp_path / "b.npy", X[20:])
     people = MECHANISM.input.open([tmp_path / name for name in ("a.npy", "b.npy")])
     seen, report = [], LocalReport()
-    batches = list(encode_files(MECHANISM, people, 3, report=report, advance=seen.append))
-    assert sstq.Messages.concatenate(batches).to_bytes() == MECHANISM.encode(X, rng=3).to_bytes()
+    batches = list(
+        encode_files(MECHANISM, people, 3, report=report, advance=seen.append)
+    )
+    assert (
+        sstq.Messages.concatenate(batches).to_bytes()
+        == MECHANISM.encode(X, rng=3).to_bytes()
+    )
     assert sum(seen) == 250
     own = LocalReport()
     MECHANISM.encode(X, rng=3, report=own)
@@ -73,8 +84,13 @@ def test_the_number_of_messages_has_a_range():
 def test_the_epsilon_of_a_bundle_is_rounded_up():
     """It is the least double that is not below the exact product; rounding to nearest fails in 4 of 10 cases."""
     below = 0
-    for messages, epsilon in product([1, 2, 3, 5, 7, 11, 16, 23, 48, 63], [0.1, 0.3, 1 / 3, 0.7, 1.1, 2.3, 3.0, 4.7]):
-        exact, stated = messages * Fraction(epsilon), sstq.VqSGD(2, epsilon, messages=messages).bundle_epsilon
+    for messages, epsilon in product(
+        [1, 2, 3, 5, 7, 11, 16, 23, 48, 63], [0.1, 0.3, 1 / 3, 0.7, 1.1, 2.3, 3.0, 4.7]
+    ):
+        exact, stated = (
+            messages * Fraction(epsilon),
+            sstq.VqSGD(2, epsilon, messages=messages).bundle_epsilon,
+        )
         below += Fraction(messages * epsilon) < exact
         assert Fraction(math.nextafter(stated, 0.0)) < exact <= Fraction(stated)
     assert below > 10
@@ -98,29 +114,43 @@ def test_ledgers_charge_the_bundle(tmp_path):
 
 def test_more_messages_are_as_more_people():
     """In expected and typical errors, in the estimates, and for the shuffler."""
-    large = sstq.SSTQ(5000, 2.0, bits=2)  # whose typical error is that of a smaller frame
+    # whose typical error is that of a smaller frame
+    large = sstq.SSTQ(5000, 2.0, bits=2)
     for one in (*EVERY, large):
         several = one.replace(messages=5)
         error, same = several.typical_error(30), one.typical_error(150)
-        assert (error.bias2, error.variance) == pytest.approx((same.bias2, same.variance))
+        assert (error.bias2, error.variance) == pytest.approx(
+            (same.bias2, same.variance)
+        )
         assert several.bundle_epsilon == 10.0
     for one in EVERY:
         several = one.replace(messages=5)
         groups = one.input.trial(np.random.default_rng(0), 50).get("groups")
         error, same = (m.expected_mse(X, groups=groups) for m in (several, one))
-        assert (error.bias2, 5 * error.variance) == pytest.approx((same.bias2, same.variance))
-        aggregator = several.aggregator().update(several.encode(X, rng=1, groups=groups))
+        assert (error.bias2, 5 * error.variance) == pytest.approx(
+            (same.bias2, same.variance)
+        )
+        aggregator = several.aggregator().update(
+            several.encode(X, rng=1, groups=groups)
+        )
         assert (aggregator.mean().count, aggregator.mean().people) == (250, 50)
-        assert shuffled_epsilon(several, 10_000, 1e-6) == shuffled_epsilon(one, 10_000, 1e-6, messages=5)
+        assert shuffled_epsilon(several, 10_000, 1e-6) == shuffled_epsilon(
+            one, 10_000, 1e-6, messages=5
+        )
 
 
 def test_more_messages_are_as_more_people_but_for_the_bias():
     several, one = MECHANISM.replace(frames=4), MECHANISM.replace(frames=4, messages=1)
-    error, same = several.expected_mse(X[0], clients=30), one.expected_mse(X[0], clients=150)
+    error, same = (
+        several.expected_mse(X[0], clients=30),
+        one.expected_mse(X[0], clients=150),
+    )
     assert (error.bias2, error.variance) == pytest.approx((same.bias2, same.variance))
     assert several.frames_for(1000) == one.frames_for(5000) > one.frames_for(1000)
     assert several.clients_allowed == one.clients_allowed // 5
-    assert sstq.FrameUnit(8, 2.0, clients=1000, messages=5).frames == one.frames_for(5000)
+    assert sstq.FrameUnit(8, 2.0, clients=1000, messages=5).frames == one.frames_for(
+        5000
+    )
     assert several.note(10**6)
 
 
@@ -152,9 +182,13 @@ def test_standard_errors_are_of_the_mean_of_these_people(seed):
         squares.append(np.sum((estimate.value - x.mean(axis=0)) ** 2))
         stated.append(np.sum(estimate.stderr**2))
     # A message has the variance e² and what people differ by, at most 1, which are both in the standard errors.
-    least = (noise := mechanism.replace(messages=1).typical_error().variance) / (noise + 1)
+    least = (noise := mechanism.replace(messages=1).typical_error().variance) / (
+        noise + 1
+    )
     directions = rounds * dim / 2
-    assert chi2.ppf(5e-9, directions) / directions * least < np.mean(squares) / np.mean(stated)
+    assert chi2.ppf(5e-9, directions) / directions * least < np.mean(squares) / np.mean(
+        stated
+    )
     assert np.mean(squares) / np.mean(stated) < chi2.isf(5e-9, directions) / directions
 
 
@@ -164,12 +198,18 @@ def test_rows_inside_can_be_given():
     assert given.typical_error().total > sstq.FrameUnit(8, 2.0).typical_error().total
     best = sstq.FrameUnit(8, 2.0)
     assert best.replace(inside=best.choice.inside) == best
-    assert sstq.from_json(given.to_json()) == given == eval(repr(given), {"FrameUnit": sstq.FrameUnit})  # noqa: S307
+    assert (
+        sstq.from_json(given.to_json())
+        == given
+        == eval(repr(given), {"FrameUnit": sstq.FrameUnit})  # noqa: S307
+    )
     # What was read from JSON has all options, this one as well; None chooses anew.
     read = sstq.from_json(given.to_json())
     assert read.replace(epsilon=3.0).choice.inside == 10
     assert read.replace(epsilon=3.0, inside=None) == sstq.FrameUnit(8, 3.0)
     assert sstq.GroupUnit(8, 2.0, groups=3, blocks=3, inside=7).choice.inside == 7
     for wrong in (0, 257, 2.5, "many"):
-        with pytest.raises(ValueError, match=r"inside must be an integer in \[1, 256\]"):
+        with pytest.raises(
+            ValueError, match=r"inside must be an integer in \[1, 256\]"
+        ):
             sstq.FrameUnit(8, 2.0, inside=wrong)

@@ -21,8 +21,15 @@ VARIANTS = {
     "metric-aware-paper-rate": {"channel": "metric-aware", "rate": "paper"},
     "metric-aware-unbiased": {"channel": "metric-aware", "decoder": "unbiased"},
     "metric-aware-panter-dite": {"channel": "metric-aware", "codebook": "panter-dite"},
-    "metric-aware-loss-optimal": {"channel": "metric-aware", "codebook": "loss-optimal"},
-    "metric-aware-repeated": {"channel": "metric-aware", "codebook": "optimized", "bits": 5},
+    "metric-aware-loss-optimal": {
+        "channel": "metric-aware",
+        "codebook": "loss-optimal",
+    },
+    "metric-aware-repeated": {
+        "channel": "metric-aware",
+        "codebook": "optimized",
+        "bits": 5,
+    },
     "metric-aware-rescaled": {"channel": "metric-aware", "decoder": "rescaled"},
     "discrete-laplace": {"channel": "discrete-laplace"},
     "discrete-laplace-unbiased": {"channel": "discrete-laplace", "decoder": "unbiased"},
@@ -38,7 +45,9 @@ DIM = 16
 
 def make(variant, **changes):
     return sstq.SSTQ(
-        **{"dim": DIM, "epsilon": 2.0, "bits": 3, "clip": 0.5, "frame_seed": 3} | VARIANTS[variant] | changes
+        **{"dim": DIM, "epsilon": 2.0, "bits": 3, "clip": 0.5, "frame_seed": 3}
+        | VARIANTS[variant]
+        | changes
     )
 
 
@@ -64,7 +73,9 @@ def enumerated(mechanism, x):
     mean, power = np.zeros(mechanism.dim), 0.0
     rows = frame.rows(np.arange(frame.size))
     for j in range(frame.size):
-        k = int(np.clip(np.searchsorted(words, y[j], side="right") - 1, 0, len(words) - 2))
+        k = int(
+            np.clip(np.searchsorted(words, y[j], side="right") - 1, 0, len(words) - 2)
+        )
         gap = words[k + 1] - words[k]
         up = 1.0 if gap == 0 else (y[j] - words[k]) / gap
         codes = (1 - up) * probability[k] + up * probability[k + 1]
@@ -89,7 +100,9 @@ def test_expected_mse_is_the_enumeration(variant):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", ["flat-eight-bits", "metric-aware-repeated", "fourier", "orthogonal"])
+@pytest.mark.parametrize(
+    "variant", ["flat-eight-bits", "metric-aware-repeated", "fourier", "orthogonal"]
+)
 def test_mean_and_error_are_the_stated_ones(variant, seed):
     """Of what the contract has no case of."""
     estimates.check_estimates(make(variant), seed, ("gaussian", "spike"))
@@ -111,7 +124,9 @@ def test_expected_mse_of_rows_is_that_of_their_mean():
 
 def test_huge_vectors_have_an_error():
     assert make("flat-optimized").expected_mse(np.full(DIM, 1e308)).bias2 == np.inf
-    assert make("flat-optimized").expected_mse(np.full(DIM, 1e100)).bias2 == pytest.approx(DIM * 1e200)
+    assert make("flat-optimized").expected_mse(
+        np.full(DIM, 1e100)
+    ).bias2 == pytest.approx(DIM * 1e200)
 
 
 def test_clipping_counts_as_bias():
@@ -132,11 +147,17 @@ def test_clipping_counts_as_bias():
 )
 def test_paper_figures_with_the_paper_recipe(dim, codebook, published, seeds):
     # The seeds are fixed: the statement is about an average over frames and vectors.
-    mechanism = sstq.SSTQ(dim=dim, epsilon=3.0, bits=8, clip=0.2, codebook=codebook, kashin="paper")
+    mechanism = sstq.SSTQ(
+        dim=dim, epsilon=3.0, bits=8, clip=0.2, codebook=codebook, kashin="paper"
+    )
     totals = []
     for frame_seed in range(seeds):
         x = np.random.default_rng(frame_seed).standard_normal(dim)
-        totals.append(mechanism.with_seed(frame_seed).expected_mse(0.2 * x / np.linalg.norm(x)).total)
+        totals.append(
+            mechanism.with_seed(frame_seed)
+            .expected_mse(0.2 * x / np.linalg.norm(x))
+            .total
+        )
     assert np.mean(totals) == pytest.approx(published, rel=0.10)
 
 
@@ -156,8 +177,12 @@ def test_json_integers_are_not_solved_again(variant, monkeypatch):
         lambda data: data.update(frame_size=100),
         lambda data: data["codebook_values"].reverse(),
         lambda data: data["decoder_values"].pop(),
-        lambda data: data.update(own=str(int(data["own"]) + 7), other=str(int(data["other"]) - 1)),
-        lambda data: data.update(decoder_values=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]),
+        lambda data: data.update(
+            own=str(int(data["own"]) + 7), other=str(int(data["other"]) - 1)
+        ),
+        lambda data: data.update(
+            decoder_values=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+        ),
         lambda data: data.update(decoder="identity"),
         lambda data: data.update(decoder_values=[1e308] * 8),
         lambda data: data.update(channel="metric-aware"),
@@ -176,7 +201,10 @@ def test_tampered_tables_are_refused(variant):
     mechanism = make(variant)
     weights = mechanism.solved.to_dict()["weights"]
     first = [int(weight) for weight in weights[0]]
-    greedy = [str(sum(first[:-1]) + first[-1] - len(first) + 1), *["1"] * (len(first) - 1)]
+    greedy = [
+        str(sum(first[:-1]) + first[-1] - len(first) + 1),
+        *["1"] * (len(first) - 1),
+    ]
     for wrong in (
         [greedy, *weights[1:]],
         [[str(first[0] + 1), *weights[0][1:]], *weights[1:]],
@@ -210,14 +238,19 @@ def test_parts_cannot_be_changed():
             array[0] = 7
 
 
-@pytest.mark.parametrize("text", [None, "[" * 100_000, "", "{", "[]", "null", "{}", '{"format":"sstq-mechanism"}'])
+@pytest.mark.parametrize(
+    "text",
+    [None, "[" * 100_000, "", "{", "[]", "null", "{}", '{"format":"sstq-mechanism"}'],
+)
 def test_other_json_is_refused(text):
     with pytest.raises(ValueError, match="mechanism"):
         sstq.from_json(text)
 
 
 def test_huge_and_tiny_vectors_are_clipped_right():
-    mechanism = make("flat-optimized", epsilon=20.0, bits=8, frame_size=16, steps=1, level=4.0)
+    mechanism = make(
+        "flat-optimized", epsilon=20.0, bits=8, frame_size=16, steps=1, level=4.0
+    )
     direction = np.zeros(DIM)
     direction[[2, 5]] = (0.6, -0.8)
     report = sstq.LocalReport()
@@ -229,7 +262,9 @@ def test_huge_and_tiny_vectors_are_clipped_right():
         np.testing.assert_allclose(unit[0] * 0.5, norm * direction, atol=1e-7)
     assert (report.vectors, report.clipped) == (6, 3)
     single = (1e38 * direction).astype(np.float32)
-    np.testing.assert_allclose(mechanism.unit_ball(single[None])[0], direction, atol=1e-6)
+    np.testing.assert_allclose(
+        mechanism.unit_ball(single[None])[0], direction, atol=1e-6
+    )
 
 
 def test_lists_and_views_and_read_only_arrays_are_fine():
@@ -256,7 +291,12 @@ def test_missed_certificates_are_counted_locally():
 
 def test_json_names_the_private_coin_and_no_other_is_read():
     """Version 2 of the JSON has the field, and digests cover it."""
-    for mechanism in (make("fourier"), sstq.FrameUnit(4, 1.0), sstq.GroupUnit(4, 4.0, groups=2), sstq.SQKR(4, 1.0)):
+    for mechanism in (
+        make("fourier"),
+        sstq.FrameUnit(4, 1.0),
+        sstq.GroupUnit(4, 4.0, groups=2),
+        sstq.SQKR(4, 1.0),
+    ):
         text = mechanism.to_json()
         assert '"coin":"private"' in text
         assert sstq.from_json(text).to_json() == text
@@ -275,7 +315,10 @@ def test_json_names_the_private_coin_and_no_other_is_read():
         ({"epsilon": 21}, "epsilon must be"),
         ({"bits": 0}, r"bits must be an integer in \[1, 12\], got 0"),
         ({"bits": 13}, "bits must be"),
-        ({"channel": "laplace"}, "channel must be 'flat' or .* or 'optimal', got 'laplace'"),
+        (
+            {"channel": "laplace"},
+            "channel must be 'flat' or .* or 'optimal', got 'laplace'",
+        ),
         ({"codebook": "lloyd"}, "codebook must be"),
         ({"decoder": "ml"}, "decoder must be"),
         ({"frame": ["hadamard"]}, "frame must be"),
@@ -284,23 +327,44 @@ def test_json_names_the_private_coin_and_no_other_is_read():
         ({"kashin": "lp"}, "kashin must be"),
         ({"level": -1.0}, "level must be"),
         ({"steps": 0}, "steps must be"),
-        ({"frame": "wavelet"}, "frame must be 'hadamard' or 'orthogonal' or 'fourier', got 'wavelet'"),
+        (
+            {"frame": "wavelet"},
+            "frame must be 'hadamard' or 'orthogonal' or 'fourier', got 'wavelet'",
+        ),
         ({"frame_size": 15}, r"frame_size must be an integer in \[16, "),
         ({"frame_size": 24}, "power of two"),
         ({"frame_seed": 2**64}, "frame_seed must be"),
         ({"codebook": "loss-optimal"}, "'loss-optimal' unless channel='metric-aware'"),
         ({"codebook": "panter-dite", "kashin": "paper"}, "kashin must be 'certified'"),
-        ({"codebook": [-1.0, 1.0], "bits": 4}, "2.bits = 16 codewords, got 2; pass bits=1"),
-        ({"codebook": [[1.0]]}, "codebook must be a name, a Codebook or codewords from -1 to 1"),
-        ({"codebook": [-1.0, 1.0], "channel": "optimal", "bits": 1}, "codebook must be 'optimal'"),
+        (
+            {"codebook": [-1.0, 1.0], "bits": 4},
+            "2.bits = 16 codewords, got 2; pass bits=1",
+        ),
+        (
+            {"codebook": [[1.0]]},
+            "codebook must be a name, a Codebook or codewords from -1 to 1",
+        ),
+        (
+            {"codebook": [-1.0, 1.0], "channel": "optimal", "bits": 1},
+            "codebook must be 'optimal'",
+        ),
         ({"frame": sstq.HadamardFrame(4, 16)}, "frame must have dim = 16"),
-        ({"frame": sstq.HadamardFrame(16, 64, rounds=2)}, "frame must be a Hadamard frame of one round"),
-        ({"frame": sstq.HadamardFrame(16, 64), "frame_size": 32}, "must be left out with a frame"),
+        (
+            {"frame": sstq.HadamardFrame(16, 64, rounds=2)},
+            "frame must be a Hadamard frame of one round",
+        ),
+        (
+            {"frame": sstq.HadamardFrame(16, 64), "frame_size": 32},
+            "must be left out with a frame",
+        ),
         ({"codebook": 0}, "codebook must be"),
         ({"codebook": ""}, "codebook must be"),
         ({"decoder": False}, "decoder must be"),
         ({"decoder": "rescaled"}, "use 'unbiased'"),
-        ({"channel": "metric-aware", "decoder": "rescaled", "kashin": "paper"}, "'certified' with 'rescaled'"),
+        (
+            {"channel": "metric-aware", "decoder": "rescaled", "kashin": "paper"},
+            "'certified' with 'rescaled'",
+        ),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):
@@ -314,9 +378,13 @@ def test_registry():
         sstq.mechanism("sstq", dim=5)
     with pytest.raises(ValueError, match="mechanism must be one of"):
         sstq.mechanism(["sstq"], dim=5)
-    with pytest.raises(TypeError, match="sstq takes no option 'delta'; it takes dim, epsilon, bits, "):
+    with pytest.raises(
+        TypeError, match="sstq takes no option 'delta'; it takes dim, epsilon, bits, "
+    ):
         sstq.mechanism("sstq", dim=5, epsilon=1.0, delta=1e-5)
-    with pytest.raises(ValueError, match=r"mechanism must be one of 'sstq'.*got 'gauss'"):
+    with pytest.raises(
+        ValueError, match=r"mechanism must be one of 'sstq'.*got 'gauss'"
+    ):
         sstq.mechanism("gauss", dim=5)
 
 
@@ -325,7 +393,11 @@ def test_tiny_dimensions(dim, seed):
     mechanism = sstq.SSTQ(dim=dim, epsilon=4.0, bits=2)
     x = np.ones(dim) / dim**0.5
     assert mechanism.expected_mse(x).bias2 < 1e-9
-    estimate = mechanism.aggregator().update(mechanism.encode(np.tile(x, (20_000, 1)), rng=seed)).mean()
+    estimate = (
+        mechanism.aggregator()
+        .update(mechanism.encode(np.tile(x, (20_000, 1)), rng=seed))
+        .mean()
+    )
     # At most 7 z-tests at |z| < 7: false-failure rate 2e-11.
     assert np.all(np.abs(estimate.value - x) < 7 * estimate.stderr)
 
@@ -380,7 +452,9 @@ def test_one_factor_removes_the_shrinkage(epsilon, bits):
 
 def test_the_bias_that_a_rescaled_decoder_may_leave_is_in_the_error_bars(seed):
     mechanism = make("metric-aware-rescaled")
-    vectors = np.concatenate([np.eye(DIM), [some_vector(k, 1.0) for k in range(20)], np.full((1, DIM), 0.25)])
+    vectors = np.concatenate(
+        [np.eye(DIM), [some_vector(k, 1.0) for k in range(20)], np.full((1, DIM), 0.25)]
+    )
     for x in mechanism.clip * vectors:
         assert mechanism.expected_mse(x).bias2 <= mechanism.decoder_bias**2
     messages = mechanism.encode(np.tile(some_vector(1), (1000, 1)), rng=seed)
@@ -392,32 +466,62 @@ def test_the_bias_that_a_rescaled_decoder_may_leave_is_in_the_error_bars(seed):
 
 def test_the_factor_of_a_rescaled_decoder_is_positive():
     with pytest.raises(ValueError, match="positive factor"):
-        reread(make("metric-aware-rescaled"), decoder_values=(-make("metric-aware").codebook.values).tolist())
+        reread(
+            make("metric-aware-rescaled"),
+            decoder_values=(-make("metric-aware").codebook.values).tolist(),
+        )
 
 
 def test_codebooks_and_frames_may_be_objects():
     values = [-1.0, -0.25, 0.5, 1.0]
-    by_array = sstq.SSTQ(8, 2.0, bits=2, codebook=np.array(values), frame=sstq.OrthogonalFrame(8, 32, seed=4))
-    by_object = sstq.SSTQ(8, 2.0, bits=2, codebook=sstq.Codebook("mine", values), frame=sstq.OrthogonalFrame(8, 32, 4))
-    by_name = sstq.SSTQ(8, 2.0, bits=2, codebook=values, frame="orthogonal", frame_size=32, frame_seed=4)
+    by_array = sstq.SSTQ(
+        8,
+        2.0,
+        bits=2,
+        codebook=np.array(values),
+        frame=sstq.OrthogonalFrame(8, 32, seed=4),
+    )
+    by_object = sstq.SSTQ(
+        8,
+        2.0,
+        bits=2,
+        codebook=sstq.Codebook("mine", values),
+        frame=sstq.OrthogonalFrame(8, 32, 4),
+    )
+    by_name = sstq.SSTQ(
+        8, 2.0, bits=2, codebook=values, frame="orthogonal", frame_size=32, frame_seed=4
+    )
     assert by_array == by_object == by_name == sstq.from_json(by_array.to_json())
     assert by_array.codebook.values.tolist() == values
-    assert sstq.from_json(by_array.to_json()).replace(epsilon=3.0) == by_array.replace(epsilon=3.0)
+    assert sstq.from_json(by_array.to_json()).replace(epsilon=3.0) == by_array.replace(
+        epsilon=3.0
+    )
 
 
-@pytest.mark.parametrize(("epsilon", "bits"), [(0.5, 1), (1.0, 1), (3.0, 2), (4.0, 3), (8.0, 4)])
+@pytest.mark.parametrize(
+    ("epsilon", "bits"), [(0.5, 1), (1.0, 1), (3.0, 2), (4.0, 3), (8.0, 4)]
+)
 def test_the_usual_bits_have_the_least_error(epsilon, bits):
-    errors = {b: sstq.SSTQ(200, epsilon, bits=b).typical_error().total for b in range(1, 7)}
+    errors = {
+        b: sstq.SSTQ(200, epsilon, bits=b).typical_error().total for b in range(1, 7)
+    }
     mechanism = sstq.SSTQ(200, epsilon)
     assert mechanism.bits == bits == min(errors, key=errors.get)
     # What was passed before has the JSON of before.
     assert mechanism.to_json() == sstq.SSTQ(200, epsilon, bits=bits).to_json()
     assert mechanism.replace(epsilon=20.0).bits > 4
     assert sstq.SSTQ(200, epsilon, channel="metric-aware").bits == 4
-    assert sstq.SSTQ(200, epsilon, codebook=[-1.0, -0.5, 0.0, 0.2, 0.3, 0.4, 0.5, 1.0]).bits == 3
+    assert (
+        sstq.SSTQ(
+            200, epsilon, codebook=[-1.0, -0.5, 0.0, 0.2, 0.3, 0.4, 0.5, 1.0]
+        ).bits
+        == 3
+    )
 
 
-@pytest.mark.parametrize("options", [{}, {"channel": "metric-aware"}, {"channel": "optimal"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"channel": "metric-aware"}, {"channel": "optimal"}]
+)
 def test_a_copy_has_the_json_of_an_object_of_its_own(options):
     """Copies take over the texts of fields that do not change, also to and from defaults."""
     mechanism = sstq.SSTQ(20, 2.0, bits=3, **options)
@@ -436,6 +540,9 @@ def test_a_copy_has_the_json_of_an_object_of_its_own(options):
 def test_a_codebook_of_another_size_names_a_remedy_that_works():
     with pytest.raises(ValueError, match=r"2\^bits = 4 codewords, got 8; pass bits=3$"):
         sstq.SSTQ(48, 2.0, bits=2, codebook=np.linspace(-1, 1, 8))
-    with pytest.raises(ValueError, match=r"2\^bits = 4 codewords, got 3; a codeword may stand there twice$"):
+    with pytest.raises(
+        ValueError,
+        match=r"2\^bits = 4 codewords, got 3; a codeword may stand there twice$",
+    ):
         sstq.SSTQ(48, 2.0, bits=2, codebook=[-1, 0.0, 1])
     assert sstq.SSTQ(48, 2.0, bits=2, codebook=[-1, 0.0, 0.0, 1]).privacy_loss() <= 2.0

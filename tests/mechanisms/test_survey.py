@@ -38,7 +38,14 @@ def some_table(count, seed=0):
     country = rng.choice(["AT", "CH", "DE"], count, p=[0.2, 0.3, 0.5]).astype(object)
     age = rng.uniform(10, 90, count)
     age[country == "AT"] = rng.uniform(60, 90, np.count_nonzero(country == "AT"))
-    used = [[w for w, p in (("search", 0.8), ("export", 0.3), ("share", 0.1)) if rng.random() < p] for _ in country]
+    used = [
+        [
+            w
+            for w, p in (("search", 0.8), ("export", 0.3), ("share", 0.1))
+            if rng.random() < p
+        ]
+        for _ in country
+    ]
     country[::10], used[::4] = None, [None] * len(used[::4])
     age[::5] = np.nan
     embedding = np.full((count, 8), 0.3)
@@ -77,7 +84,9 @@ def test_the_question_is_drawn_with_its_weight_and_nothing_else():
     survey = build("survey/messages")
     assert sum(survey.draws) == TOTAL
     assert survey.draws[0] / TOTAL == pytest.approx(2 / 3)
-    starts = np.array([0, survey.draws[0] - 1, survey.draws[0], TOTAL - 1], dtype=np.uint64) << np.uint64(2)
+    starts = np.array(
+        [0, survey.draws[0] - 1, survey.draws[0], TOTAL - 1], dtype=np.uint64
+    ) << np.uint64(2)
     assert survey._question(starts).tolist() == [0, 0, 1, 1]
 
 
@@ -86,10 +95,16 @@ def test_results_are_near_the_truth_in_the_units_of_the_columns():
     table, survey = some_table(8000), sstq.Survey(epsilon=3.0, questions=QUESTIONS)
     result = results(survey, table)
     country, age = table["country"], table["age"]
-    shares = [np.mean(country[country != None] == label) for label in ("AT", "CH", "DE")]  # noqa: E711
+    shares = [
+        np.mean(country[country != None] == label)  # noqa: E711
+        for label in ("AT", "CH", "DE")
+    ]
     known = ~np.isnan(age)
     used = [row for row in table["used"] if row is not None]
-    marks = [np.mean([label in row for row in used]) for label in ("search", "export", "share")]
+    marks = [
+        np.mean([label in row for row in used])
+        for label in ("search", "export", "share")
+    ]
     groups = [np.mean(age[known & (country == label)]) for label in ("AT", "CH", "DE")]
     for name, truth in (
         ("country", shares),
@@ -106,14 +121,20 @@ def test_results_are_near_the_truth_in_the_units_of_the_columns():
     mean, median = result["age"].mean(0.999), result["age"].quantile(0.5, 0.999)
     assert mean.low <= np.mean(age[known]) <= mean.high
     assert median.low <= np.median(age[known]) <= median.high
-    assert sum(found.count for name, found in result.results.items() if name != "used") < 8000
+    assert (
+        sum(found.count for name, found in result.results.items() if name != "used")
+        < 8000
+    )
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_tables_of_all_libraries_give_the_same_messages(library):
     module = pytest.importorskip(library)
     table, survey = some_table(200), sstq.Survey(epsilon=2.0, questions=QUESTIONS)
-    plain = table | {"age": [None if math.isnan(a) else a for a in table["age"]], "country": table["country"].tolist()}
+    plain = table | {
+        "age": [None if math.isnan(a) else a for a in table["age"]],
+        "country": table["country"].tolist(),
+    }
     plain["embedding"] = [row.tolist() for row in table["embedding"]]
     made = module.table(plain) if library == "pyarrow" else module.DataFrame(plain)
     assert survey.encode(made, 3).to_bytes() == survey.encode(table, 3).to_bytes()
@@ -133,7 +154,13 @@ def test_errors_of_ratios_and_bands_of_quantiles_hold(seed):
         country = rng.choice(["a", "b", "c", None], 4000, p=[0.6, 0.2, 0.1, 0.1])
         age = np.where(rng.random(4000) < 0.2, np.nan, rng.beta(2, 5, 4000))
         result = results(survey, {"country": country, "age": age}, rng)
-        squares.append(((result["country"].shares - np.array([6, 2, 1]) / 9) / result["country"].stderr) ** 2)
+        squares.append(
+            (
+                (result["country"].shares - np.array([6, 2, 1]) / 9)
+                / result["country"].stderr
+            )
+            ** 2
+        )
         for share, truth in ((0.1, 0.09259), (0.5, 0.26445), (0.9, 0.51032)):
             low, high = result["age"].quantile(share)[1:]
             if not low <= truth <= high:
@@ -154,22 +181,45 @@ def test_isotonic_values_never_narrow_a_band(seed):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"country": [1, 2]}, "column 'country' must be labels of type str, got 1 in row 0"),
+        (
+            {"country": [1, 2]},
+            "column 'country' must be labels of type str, got 1 in row 0",
+        ),
         ({"age": ["x", 3]}, "column 'age' must be numbers, got 'x' in row 0"),
-        ({"used": ["search", None]}, "column 'used' must be lists of labels, got 'search' in row 0"),
-        ({"used": [[], [True]]}, r"column 'used' must be lists of labels of type str, got \[True\] in row 1"),
-        ({"used": [np.array("search"), None]}, "column 'used' must be lists of labels, got array"),
+        (
+            {"used": ["search", None]},
+            "column 'used' must be lists of labels, got 'search' in row 0",
+        ),
+        (
+            {"used": [[], [True]]},
+            r"column 'used' must be lists of labels of type str, got \[True\] in row 1",
+        ),
+        (
+            {"used": [np.array("search"), None]},
+            "column 'used' must be lists of labels, got array",
+        ),
         ({"embedding": [[10**400] * 8, None]}, "lists of 8 numbers, got .* in row 0"),
         ({"embedding": [["0.1"] * 8] * 2}, "lists of 8 numbers, got .* in row 0"),
         ({"embedding": [[0.1] * 8, [0.1] * 7]}, "lists of 8 numbers, got .* in row 1"),
         ({"age": [3]}, "columns of one length"),
-        ({"age": None}, "must have the columns country, used, age, embedding, got none called age"),
+        (
+            {"age": None},
+            "must have the columns country, used, age, embedding, got none called age",
+        ),
     ],
 )
 def test_wrong_columns_are_refused_before_anything_is_sampled(change, words):
-    table = {"country": ["AT", None], "used": [["search"], []], "age": [3, 4.5], "embedding": [[0.1] * 8] * 2} | change
+    table = {
+        "country": ["AT", None],
+        "used": [["search"], []],
+        "age": [3, 4.5],
+        "embedding": [[0.1] * 8] * 2,
+    } | change
     table = {name: column for name, column in table.items() if column is not None}
-    survey, rng = sstq.Survey(epsilon=2.0, questions=QUESTIONS), np.random.default_rng(1)
+    survey, rng = (
+        sstq.Survey(epsilon=2.0, questions=QUESTIONS),
+        np.random.default_rng(1),
+    )
     before = rng.bit_generator.state
     with pytest.raises(ValueError, match=words):
         survey.encode(table, rng)
@@ -180,16 +230,23 @@ def test_wrong_columns_are_refused_before_anything_is_sampled(change, words):
 
 
 def test_columns_of_one_name_are_refused(tmp_path):
-    survey, names = sstq.Survey(epsilon=2.0, questions={"c": sstq.Choice(["A", "B"])}), ["c", "c"]
+    survey, names = (
+        sstq.Survey(epsilon=2.0, questions={"c": sstq.Choice(["A", "B"])}),
+        ["c", "c"],
+    )
     rows = [["A", "B"], ["B", "A"], ["A", "A"]]
     table = pyarrow.table([*zip(*rows, strict=True)], names=names)
     for twice in (pandas.DataFrame(rows, columns=names), table):
-        with pytest.raises(ValueError, match="every column once, got several called 'c'"):
+        with pytest.raises(
+            ValueError, match="every column once, got several called 'c'"
+        ):
             survey.encode(twice)
     (tmp_path / "people.csv").write_text("c,b,c\nA,1,B\n")
     pq.write_table(table, tmp_path / "people.parquet")
     for name in ("people.csv", "people.parquet"):
-        with pytest.raises(ValueError, match="every column once, got several called 'c'"):
+        with pytest.raises(
+            ValueError, match="every column once, got several called 'c'"
+        ):
             survey.input.open(tmp_path / name)
 
 
@@ -205,20 +262,36 @@ def test_nobodys_vector_has_numbers_of_somebody_else():
 def test_what_is_no_column_is_one_persons_value(value):
     """Texts and sets have other items than one per person: a device sends one message, and the owner is told."""
     survey = sstq.Survey(epsilon=2.0, questions={"c": sstq.Choice(["A", "B"])})
-    with pytest.raises(ValueError, match=r"column 'c' must be labels of type str, got .* in row 0"):
+    with pytest.raises(
+        ValueError, match=r"column 'c' must be labels of type str, got .* in row 0"
+    ):
         survey.encode({"c": value})
     assert len(answer(survey, {"c": value})) == 1
 
 
 def test_one_person_is_a_dict_of_values():
-    questions = {"os": sstq.Choice(["mac", "win"]), "used": sstq.MultiChoice(["a", "b"]), "v": sstq.Vector(2)}
+    questions = {
+        "os": sstq.Choice(["mac", "win"]),
+        "used": sstq.MultiChoice(["a", "b"]),
+        "v": sstq.Vector(2),
+    }
     survey = sstq.Survey(epsilon=2.0, questions=questions)
     record = {"os": "win", "used": ["a"], "v": [0.5, 0.5]}
     expected = survey.input.read({name: [value] for name, value in record.items()})
     assert survey.input.read(record).tolist() == expected.tolist()
-    assert survey.encode(record, rng=3).to_bytes() == survey.encode({n: [v] for n, v in record.items()}, 3).to_bytes()
+    assert (
+        survey.encode(record, rng=3).to_bytes()
+        == survey.encode({n: [v] for n, v in record.items()}, 3).to_bytes()
+    )
     # On a device what is missing has no answer; a list of lists is a column.
-    for partly in ({"os": "win"}, {"os": None}, {}, {"used": ["a"]}, {"used": []}, {"v": [1, None]}):
+    for partly in (
+        {"os": "win"},
+        {"os": None},
+        {},
+        {"used": ["a"]},
+        {"used": []},
+        {"v": [1, None]},
+    ):
         assert len(answer(survey, partly)) == 1
     assert len(answer(survey, {"used": [["a"], None, []]})) == 3
     assert len(answer(survey, {"used": [None, None]})) == 2
@@ -226,8 +299,13 @@ def test_one_person_is_a_dict_of_values():
 
 
 def test_integers_of_any_size_are_answered_as_any_other():
-    survey = sstq.Survey(epsilon=2.0, questions={"n": sstq.Number(0, 10, bins=4), "v": sstq.Vector(2)})
-    table = {"n": [10**400, -(10**400), True], "v": [[10**400, 0], 10**400, [1e308, 1e308]]}
+    survey = sstq.Survey(
+        epsilon=2.0, questions={"n": sstq.Number(0, 10, bins=4), "v": sstq.Vector(2)}
+    )
+    table = {
+        "n": [10**400, -(10**400), True],
+        "v": [[10**400, 0], 10**400, [1e308, 1e308]],
+    }
     held = survey.input.by_column(survey.input.substitute(table, source=bit_source(1)))
     assert held["n"].ravel()[:2].tolist() == [10, 0]
     assert math.isnan(held["n"][2, 0])
@@ -242,7 +320,10 @@ def test_integers_of_any_size_are_answered_as_any_other():
 def test_intervals_of_very_few_answers_hold_by_the_exact_law(epsilon, people):
     # Messages that are all alike have no scatter; before, a quarter of the bands missed.
     survey = sstq.Survey(epsilon, {"n": sstq.Number(0, 2, bins=2)})
-    values, (inside, outside) = [0.2, 1.7, 1.9][:people], survey.parts[0].mechanism.draw.probabilities
+    values, (inside, outside) = (
+        [0.2, 1.7, 1.9][:people],
+        survey.parts[0].mechanism.draw.probabilities,
+    )
     missed = 0.0
     for codes in itertools.product(range(3), repeat=people):
         aggregator = survey.aggregator()
@@ -251,18 +332,28 @@ def test_intervals_of_very_few_answers_hold_by_the_exact_law(epsilon, people):
         low, high = found.cdf_band()
         mean, median = found.mean(), found.quantile(0.5)
         outside_of = (
-            low[0] > 1 / people or high[0] < 1 / people or mean.low > np.mean(values) or mean.high < np.mean(values)
+            low[0] > 1 / people
+            or high[0] < 1 / people
+            or mean.low > np.mean(values)
+            or mean.high < np.mean(values)
         )
         outside_of |= not median.low <= sorted(values)[(people - 1) // 2] <= median.high
         # The set of a message is that of one category, by its number.
-        law = (inside if c == (v >= 1) else outside for c, v in zip(codes, values, strict=True))
+        law = (
+            inside if c == (v >= 1) else outside
+            for c, v in zip(codes, values, strict=True)
+        )
         missed += outside_of * math.prod(law)
     assert missed < 0.05
 
 
 def test_nulls_unknown_labels_and_values_beyond_bounds():
     survey = sstq.Survey(epsilon=2.0, questions=QUESTIONS)
-    table = {"country": ["XX", None, "AT"], "used": [["other"], [], None], "age": [-5, 1e400, None]}
+    table = {
+        "country": ["XX", None, "AT"],
+        "used": [["other"], [], None],
+        "age": [-5, 1e400, None],
+    }
     table["embedding"] = [None, [math.nan] * 8, [1.0] * 8]
     held = survey.input.by_column(survey.input.read(table))
     assert held["country"].ravel().tolist() == [3, 3, 0]
@@ -273,28 +364,40 @@ def test_nulls_unknown_labels_and_values_beyond_bounds():
     assert survey.parts[-1].records(held)[0][:, 0].tolist() == [3, 3, 3]
     with pytest.warns(LocalWarning) as told:
         survey.encode(table, rng=1)
-    assert {warning.filename for warning in told} == {__file__}  # whose data it is about
+    # whose data it is about
+    assert {warning.filename for warning in told} == {__file__}
     beyond, country, used = [str(warning.message) for warning in told]
     assert beyond.startswith("2 of 2 values of 'age' (100 %) are beyond its bounds")
-    assert country.startswith("1 of 2 values of 'country' (50 %) are none of its labels and count as no answer")
+    assert country.startswith(
+        "1 of 2 values of 'country' (50 %) are none of its labels and count as no answer"
+    )
     assert "such as 'XX'" in country
     assert "such as 'other'" in used
 
 
 @pytest.mark.parametrize(
-    ("labels", "problem"), [(["a", "b"], ""), (["a", "b", "nobody"], "1 of 3 groups have too few")]
+    ("labels", "problem"),
+    [(["a", "b"], ""), (["a", "b", "nobody"], "1 of 3 groups have too few")],
 )
 def test_only_labels_have_too_few_people(labels, problem):
     """Everybody answers: the group of those who do not is empty, which is no problem."""
-    asked = {"c": sstq.Choice(labels), "age": sstq.Number(0, 100), "mean": sstq.By("c", "age")}
-    result = results(sstq.Survey(6.0, asked), {"c": ["a", "b"] * 4000, "age": [30.0, 50.0] * 4000})
+    asked = {
+        "c": sstq.Choice(labels),
+        "age": sstq.Number(0, 100),
+        "mean": sstq.By("c", "age"),
+    }
+    result = results(
+        sstq.Survey(6.0, asked), {"c": ["a", "b"] * 4000, "age": [30.0, 50.0] * 4000}
+    )
     assert problem in result.note
     assert bool(problem) == bool(result.note)
 
 
 def test_what_nobody_answered_is_unknown():
     survey = sstq.Survey(epsilon=2.0, questions=QUESTIONS)
-    result = results(survey, {name: column[:1] for name, column in some_table(1, 3).items()})
+    result = results(
+        survey, {name: column[:1] for name, column in some_table(1, 3).items()}
+    )
     frame = pytest.importorskip("pandas") and result.to_frame()
     assert len(frame) == 3 + 3 + 4 + 22 + 8 + 3
     assert math.isnan(result["age"].mean().value)
@@ -310,7 +413,15 @@ def test_the_tidy_table_and_the_picture():
     pytest.importorskip("pandas")
     result = results(sstq.Survey(epsilon=4.0, questions=QUESTIONS), some_table(5000))
     frame = result.to_frame()
-    assert list(frame.columns) == ["question", "item", "estimate", "stderr", "low", "high", "status"]
+    assert list(frame.columns) == [
+        "question",
+        "item",
+        "estimate",
+        "stderr",
+        "low",
+        "high",
+        "status",
+    ]
     assert set(frame["question"]) == set(QUESTIONS)
     assert (frame["low"] <= frame["high"]).all()
     # The bias of the frames is in the intervals of means by group.
@@ -340,23 +451,36 @@ def test_the_plan_says_which_questions_cannot_work():
 
 def test_each_marked_label_is_better_one_by_one_or_all_at_once():
     """By the formula: at small ε one of two labels is drawn, at larger ε the cube is sent."""
-    small, large = (sstq.Survey(e, {"u": sstq.MultiChoice(["a", "b"])}).parts[0] for e in (0.5, 3.0))
+    small, large = (
+        sstq.Survey(e, {"u": sstq.MultiChoice(["a", "b"])}).parts[0] for e in (0.5, 3.0)
+    )
     assert (small.mechanism.name, small.items) == ("frequencies", 3)
     assert (large.mechanism.name, large.items) == ("frameunit", 1)
 
 
 def test_predicted_errors_are_the_measured_ones():
     """Of shares, and of marks: everybody answers with half of the labels, and errors of marks and answers add up."""
-    people = {"x": np.random.default_rng(1).choice(list("abcdefgh"), 8000), "u": [["a", "b"], ["c", "d"]] * 4000}
-    survey = sstq.Survey(3.0, {"x": sstq.Choice(list("abcdefgh")), "u": sstq.MultiChoice(list("abcd"))})
+    people = {
+        "x": np.random.default_rng(1).choice(list("abcdefgh"), 8000),
+        "u": [["a", "b"], ["c", "d"]] * 4000,
+    }
+    survey = sstq.Survey(
+        3.0, {"x": sstq.Choice(list("abcdefgh")), "u": sstq.MultiChoice(list("abcd"))}
+    )
     plan, result = survey.plan(clients=8000), results(survey, people)
     for name in people:
         assert np.mean(result[name].stderr) == pytest.approx(plan[name].error, rel=0.1)
 
 
 def test_the_plan_needs_more_people_for_what_is_rarely_drawn():
-    questions = {"a": sstq.Choice(["x", "y"]), "b": sstq.Choice(["x", "y"]), "v": sstq.Vector(2)}
-    plan = sstq.Survey(2.0, questions, weights={"a": 1.0, "b": 1e-6, "v": 1e-6}).plan(100)
+    questions = {
+        "a": sstq.Choice(["x", "y"]),
+        "b": sstq.Choice(["x", "y"]),
+        "v": sstq.Vector(2),
+    }
+    plan = sstq.Survey(2.0, questions, weights={"a": 1.0, "b": 1e-6, "v": 1e-6}).plan(
+        100
+    )
     assert plan["b"].needed == pytest.approx(1e6 * plan["a"].needed, rel=0.1)
     assert not plan["b"].works
     assert plan["v"].needed > 1e5
@@ -366,13 +490,25 @@ def test_the_plan_needs_more_people_for_what_is_rarely_drawn():
     ("make", "words"),
     [
         (dict, "1 to 1000 questions"),
-        (lambda: {"x": 3}, "must be of Choice, MultiChoice, Number, Count, Vector, Mean, By"),
+        (
+            lambda: {"x": 3},
+            "must be of Choice, MultiChoice, Number, Count, Vector, Mean, By",
+        ),
         (lambda: {"x": sstq.Mean("y")}, "value must name a Number or a Count"),
-        (lambda: {"y": sstq.Choice(["a"]), "x": sstq.Mean("y")}, "value must name a Number or a Count"),
-        (lambda: QUESTIONS | {"m": sstq.Mean("age"), "again": sstq.Mean("age")}, "same Mean twice"),
+        (
+            lambda: {"y": sstq.Choice(["a"]), "x": sstq.Mean("y")},
+            "value must name a Number or a Count",
+        ),
+        (
+            lambda: QUESTIONS | {"m": sstq.Mean("age"), "again": sstq.Mean("age")},
+            "same Mean twice",
+        ),
         (lambda: sstq.Count(0), r"most must be an integer in \[1, 511\]"),
         (lambda: {"x": sstq.By("y", "z")}, "group must name a Choice"),
-        (lambda: {"y": sstq.Choice(["a"]), "x": sstq.By("y", "y")}, "value must name a Number, a Count or a Vector"),
+        (
+            lambda: {"y": sstq.Choice(["a"]), "x": sstq.By("y", "y")},
+            "value must name a Number, a Count or a Vector",
+        ),
         (lambda: QUESTIONS | {"again": sstq.By("country", "age")}, "same By twice"),
         (lambda: {"\udc00": sstq.Choice(["a"])}, "questions must have names"),
         (lambda: sstq.Choice([]), "labels must be"),
@@ -385,8 +521,14 @@ def test_the_plan_needs_more_people_for_what_is_rarely_drawn():
         (lambda: sstq.Number(3, 3), "low must be below high"),
         (lambda: sstq.Number(0, 1, bins=1), "bins must be"),
         (lambda: sstq.Vector(0), "dim must be"),
-        (lambda: sstq.Survey(1.0, {"x": sstq.Choice(["a"])}, weights={"y": 1.0}), "weights must name"),
-        (lambda: sstq.Survey(1.0, {"x": sstq.Choice(["a"])}, weights=[1.0]), "weights must be numbers by the name"),
+        (
+            lambda: sstq.Survey(1.0, {"x": sstq.Choice(["a"])}, weights={"y": 1.0}),
+            "weights must name",
+        ),
+        (
+            lambda: sstq.Survey(1.0, {"x": sstq.Choice(["a"])}, weights=[1.0]),
+            "weights must be numbers by the name",
+        ),
     ],
 )
 def test_bad_questions_are_refused(make, words):
@@ -397,8 +539,14 @@ def test_bad_questions_are_refused(make, words):
 def test_tampered_documents_are_refused():
     survey = build("survey")
     data = json.loads(survey.to_json())
-    other = json.loads(sstq.Survey(epsilon=3.0, questions=survey.questions, people=20).to_json())
-    lower = json.loads(sstq.Survey(epsilon=survey.epsilon / 2, questions=survey.questions, people=20).to_json())
+    other = json.loads(
+        sstq.Survey(epsilon=3.0, questions=survey.questions, people=20).to_json()
+    )
+    lower = json.loads(
+        sstq.Survey(
+            epsilon=survey.epsilon / 2, questions=survey.questions, people=20
+        ).to_json()
+    )
     for change in (
         {"draws": data["draws"][:-1]},
         {"draws": [*data["draws"][:-1], str(int(data["draws"][-1]) - 1)]},
@@ -407,7 +555,12 @@ def test_tampered_documents_are_refused():
         {"parts": lower["parts"], "draws": lower["draws"]},
         {"parts": [{**data["parts"][0], "mechanism": "survey"}, *data["parts"][1:]]},
         {"questions": [*data["questions"][:-1], {"name": "x", "type": "riddle"}]},
-        {"questions": [{**data["questions"][0], "labels": ["AT", "CH"]}, *data["questions"][1:]]},
+        {
+            "questions": [
+                {**data["questions"][0], "labels": ["AT", "CH"]},
+                *data["questions"][1:],
+            ]
+        },
         {"weights": {"country": 1.0}},
     ):
         with pytest.raises(ValueError, match=r"."):
@@ -415,7 +568,9 @@ def test_tampered_documents_are_refused():
     # Draws this near to those of the weights are those of another machine, as long as they sum to all words.
     for by in (1, -1):
         with pytest.raises(ValueError, match="sum to 2"):
-            reread(survey, draws=[*data["draws"][:-1], str(int(data["draws"][-1]) + by)])
+            reread(
+                survey, draws=[*data["draws"][:-1], str(int(data["draws"][-1]) + by)]
+            )
     with pytest.raises(ValueError, match="answer to question 0 must be below"):
         survey.messages_from_columns((np.array([300]), np.array([0])), True)
 
@@ -424,10 +579,17 @@ def test_a_schema_is_guessed_from_names_and_read_back(tmp_path):
     path = tmp_path / "people.csv"
     path.write_text("country,age,tags,income_eur\nAT,34,a;b,1000\n,,,\nDE,200,,5\n")
     schema = guess_schema(path, 2.0)
-    assert schema["questions"]["age"] == {"type": "number", "low": 0, "high": 110, "bins": 22}
+    assert schema["questions"]["age"] == {
+        "type": "number",
+        "low": 0,
+        "high": 110,
+        "bins": 22,
+    }
     assert schema["questions"]["income_eur"]["low"] is None
     assert schema["questions"]["country"] == {"type": "choice", "labels": []}
-    with pytest.raises(ValueError, match="'country': fill in labels; they must not come from the data"):
+    with pytest.raises(
+        ValueError, match="'country': fill in labels; they must not come from the data"
+    ):
         sstq.Survey.from_schema(schema)
     schema["questions"]["country"]["labels"] = ["AT", "DE"]
     schema["questions"]["tags"] = {"type": "multichoice", "labels": ["a", "b"]}
@@ -445,11 +607,26 @@ def test_a_schema_is_guessed_from_names_and_read_back(tmp_path):
     [
         ("nonsense", "Expecting value"),
         ("[]", "format must be 'sstq-survey'"),
-        ('{"format": "sstq-survey", "epsilon": 1, "epsilon": 20, "questions": {}}', "'epsilon' occurs twice"),
-        ('{"format": "sstq-survey", "epsilon": 1, "questions": {"a": {}, "a": {}}}', "'a' occurs twice"),
-        ('{"format": "sstq-survey", "epsilon": 1, "questions": {"a": 3}}', "question 'a' must have a type"),
-        ('{"format": "sstq-survey", "epsilon": 1, "questions": {"a": {"type": ["x"]}}}', "type of a question"),
-        ('{"format": "sstq-survey", "epsilon": 1, "questions": {}, "delta": 1}', "nothing unknown"),
+        (
+            '{"format": "sstq-survey", "epsilon": 1, "epsilon": 20, "questions": {}}',
+            "'epsilon' occurs twice",
+        ),
+        (
+            '{"format": "sstq-survey", "epsilon": 1, "questions": {"a": {}, "a": {}}}',
+            "'a' occurs twice",
+        ),
+        (
+            '{"format": "sstq-survey", "epsilon": 1, "questions": {"a": 3}}',
+            "question 'a' must have a type",
+        ),
+        (
+            '{"format": "sstq-survey", "epsilon": 1, "questions": {"a": {"type": ["x"]}}}',
+            "type of a question",
+        ),
+        (
+            '{"format": "sstq-survey", "epsilon": 1, "questions": {}, "delta": 1}',
+            "nothing unknown",
+        ),
     ],
 )
 def test_ambiguous_schemas_are_refused(text, words, tmp_path):
@@ -460,7 +637,9 @@ def test_ambiguous_schemas_are_refused(text, words, tmp_path):
 
 def test_numbers_of_a_csv_file_are_numbers_and_identifiers_are_left_out(tmp_path):
     path = tmp_path / "people.csv"
-    path.write_text(",user_id,customerId,plan,logins,note,age\n0,7,8,free,3,,\n1,9,10,2,,,\n2,1,5,paid,4.5,x,\n")
+    path.write_text(
+        ",user_id,customerId,plan,logins,note,age\n0,7,8,free,3,,\n1,9,10,2,,,\n2,1,5,paid,4.5,x,\n"
+    )
     questions = guess_schema(path, 2.0)["questions"]
     assert {name: entry["type"] for name, entry in questions.items()} == {
         "plan": "choice",
@@ -469,15 +648,24 @@ def test_numbers_of_a_csv_file_are_numbers_and_identifiers_are_left_out(tmp_path
         "age": "number",
     }
     # Bounds and labels never come from the data.
-    assert questions["logins"] == {"type": "number", "low": None, "high": None, "bins": 16}
+    assert questions["logins"] == {
+        "type": "number",
+        "low": None,
+        "high": None,
+        "bins": 16,
+    }
     assert questions["plan"]["labels"] == []
 
 
-@pytest.mark.parametrize("change", [{}, {"epsilon": 0}, {"people": 1.5}, {"delta": 1}, {"format": "survey"}])
+@pytest.mark.parametrize(
+    "change", [{}, {"epsilon": 0}, {"people": 1.5}, {"delta": 1}, {"format": "survey"}]
+)
 def test_the_json_schema_says_what_a_schema_is(change):
     """It takes every kind of question, and refuses what the library refuses."""
     jsonschema = pytest.importorskip("jsonschema")
-    published = json.loads((Path(__file__).parents[2] / "docs" / "survey.schema.json").read_text())
+    published = json.loads(
+        (Path(__file__).parents[2] / "docs" / "survey.schema.json").read_text()
+    )
     questions = QUESTIONS | {"visits": sstq.Count(10), "mean age": sstq.Mean("age")}
     entries = {name: question_to_dict(question) for name, question in questions.items()}
     assert {entry["type"] for entry in entries.values()} == KINDS.keys()
@@ -495,7 +683,10 @@ def test_the_json_schema_says_what_a_schema_is(change):
 def test_integers_that_nulls_turned_into_floats_are_labels():
     survey = sstq.Survey(2.0, {"c": sstq.Choice([1, 2]), "m": sstq.MultiChoice([7, 8])})
     table = pandas.DataFrame({"c": [1, None, 2], "m": [[7.0], [8], None]})
-    for rows in (survey.input.read(table), survey.input.substitute(table, source=bit_source(1))):
+    for rows in (
+        survey.input.read(table),
+        survey.input.substitute(table, source=bit_source(1)),
+    ):
         assert rows.tolist() == [[0, 1, 0, 0], [2, 0, 1, 0], [1, 0, 0, 1]]
     with pytest.raises(ValueError, match=r"labels of type int, got 1\.5 in row 0"):
         survey.encode({"c": [1.5], "m": [[]]})
@@ -504,7 +695,9 @@ def test_integers_that_nulls_turned_into_floats_are_labels():
 def test_shuffled_surveys_take_their_own_law():
     questions = {"x": sstq.Choice(["a", "b"]), "y": sstq.Number(0, 1)}
     spent = [
-        sstq.accounting.shuffled_epsilon(sstq.Survey(3.0, questions, messages=m), clients=100_000, delta=1e-6)
+        sstq.accounting.shuffled_epsilon(
+            sstq.Survey(3.0, questions, messages=m), clients=100_000, delta=1e-6
+        )
         for m in (1, 2)
     ]
     assert spent[0] < spent[1] < 3.0

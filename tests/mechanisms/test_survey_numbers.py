@@ -35,7 +35,11 @@ def test_means_of_a_small_count_are_not_off_by_half_a_bin(seed):
     """200,000 people with Poisson(0.8): 99.99 % intervals of means and of a median, three of them."""
     table = {"visits": visits(200_000, seed), "binned": visits(200_000, seed)}
     truth, level = float(np.nanmean(table["visits"])), 0.9999
-    questions = {"visits": sstq.Count(10), "binned": sstq.Number(0, 10, bins=10), "mean": sstq.Mean("binned")}
+    questions = {
+        "visits": sstq.Count(10),
+        "binned": sstq.Number(0, 10, bins=10),
+        "mean": sstq.Mean("binned"),
+    }
     result = results(sstq.Survey(2.0, questions), table, seed)
     for found in (result["visits"].mean(level), result["binned"].mean(level)):
         assert found.low <= truth <= found.high
@@ -44,20 +48,43 @@ def test_means_of_a_small_count_are_not_off_by_half_a_bin(seed):
     low, high = result["mean"].interval(level)
     assert low[0] <= truth <= high[0] < 1.3
     assert result["visits"].quantile(0.5).low in range(11)
-    assert result["visits"].quantile(0.5).value == np.median(table["visits"][~np.isnan(table["visits"])])
+    assert result["visits"].quantile(0.5).value == np.median(
+        table["visits"][~np.isnan(table["visits"])]
+    )
     # Half a bin on either side: there is no one number.
     assert math.isnan(result["binned"].mean().value)
-    assert next(row[0] for row in result["binned"].rows() if not math.isnan(row[1])) == "quantile 0.25"
+    assert (
+        next(row[0] for row in result["binned"].rows() if not math.isnan(row[1]))
+        == "quantile 0.25"
+    )
     assert result["binned"].mean().high - result["binned"].mean().low > 1
 
 
 def test_a_count_is_exact_without_noise():
     """The shares of 0, 1 and 3 of 10 people as they are: the mean and the quantiles of these very numbers."""
     shares, edges = np.array([0.5, 0.3, 0.0, 0.2]), np.arange(5) - 0.5
-    known = {"covariance": np.zeros((4, 4)), "law": HitLaw(HitRates(1.0, 0.0), 0.0, 0.0), "exact": True}
-    found = NumberEstimate("n", tuple("0123"), shares, np.zeros(4), 10**6, "answers", (1.0, 0.0), edges=edges, **known)
+    known = {
+        "covariance": np.zeros((4, 4)),
+        "law": HitLaw(HitRates(1.0, 0.0), 0.0, 0.0),
+        "exact": True,
+    }
+    found = NumberEstimate(
+        "n",
+        tuple("0123"),
+        shares,
+        np.zeros(4),
+        10**6,
+        "answers",
+        (1.0, 0.0),
+        edges=edges,
+        **known,
+    )
     assert tuple(found.mean()) == pytest.approx((0.9, 0.9, 0.9))
-    assert [tuple(found.quantile(share)) for share in (0.49, 0.6, 0.9)] == [(0, 0, 0), (1, 1, 1), (3, 3, 3)]
+    assert [tuple(found.quantile(share)) for share in (0.49, 0.6, 0.9)] == [
+        (0, 0, 0),
+        (1, 1, 1),
+        (3, 3, 3),
+    ]
 
 
 @pytest.mark.parametrize(("categories", "epsilon"), [(4, 0.5), (8, 1.0), (9, 4.0)])
@@ -75,13 +102,17 @@ def test_the_band_is_where_a_test_of_the_share_turns(categories, epsilon):
         for share in (0.0, 0.3, 1.0):
             people = np.zeros(categories)
             people[:place] = answered * share * rng.dirichlet(np.ones(place))
-            people[place:-1] = answered * (1 - share) * rng.dirichlet(np.ones(categories - 1 - place))
+            people[place:-1] = (
+                answered * (1 - share) * rng.dirichlet(np.ones(categories - 1 - place))
+            )
             people[-1] = 1 - answered
             told = held[:, :place].sum(axis=1) + share * held[:, -1]
             sent = law @ people
             found = _message(sets.law, places, answered, np.full(len(places), share))
             expected = sent @ told, sent @ told**2
-            assert (found.first[place - 1], found.second[place - 1]) == pytest.approx(expected)
+            assert (found.first[place - 1], found.second[place - 1]) == pytest.approx(
+                expected
+            )
     cumulated, count, z = answered * np.linspace(0.05, 0.95, categories - 2), 500, 2.5
     low, high = distribution_band(cumulated, answered, count, sets.law, z)
     likely = cumulated / answered
@@ -89,7 +120,9 @@ def test_the_band_is_where_a_test_of_the_share_turns(categories, epsilon):
     for end, sign in ((low, 1), (high, -1)):
         first, second = _message(sets.law, np.arange(1, categories - 1), answered, end)
         error = np.sqrt((second - first**2) / count) / rates.gap
-        skewed = sign * (z**2 - 1) / 6 * (1 - 2 * np.minimum(first, 1)) / (count * rates.gap)
+        skewed = (
+            sign * (z**2 - 1) / 6 * (1 - 2 * np.minimum(first, 1)) / (count * rates.gap)
+        )
         beyond = sign * (cumulated - end * answered) - np.maximum(skewed, 0)
         turns = (end > 0) & (end < 1)
         assert turns.any()
@@ -109,7 +142,9 @@ def test_bands_of_numbers_hold_at_large_epsilon(bins, people, seed):
     truth = np.append(np.cumsum(shares)[:-1], 1.0)
     question, mechanism = sstq.Number(0, 1, bins=bins), sstq.Frequencies(bins + 1, 6.0)
     for _ in range(300):
-        aggregator = mechanism.aggregator().update(mechanism.encode(rng.choice(bins, people, p=shares), rng))
+        aggregator = mechanism.aggregator().update(
+            mechanism.encode(rng.choice(bins, people, p=shares), rng)
+        )
         low, high = question._result("x", [aggregator.mean()], aggregator).cdf_band()
         missed += bool(np.any((low > truth + 1e-12) | (high < truth - 1e-12)))
     assert missed <= 24
@@ -118,11 +153,15 @@ def test_bands_of_numbers_hold_at_large_epsilon(bins, people, seed):
 @pytest.mark.parametrize("value", [-2.5, 0.0, 3.3, 7.5])
 def test_a_number_is_rounded_to_the_ends_with_its_mean(value):
     """The law of the message, over rounding and draw, gives the number as the mean of what messages estimate."""
-    survey = sstq.Survey(1.5, {"x": sstq.Number(-2.5, 7.5, bins=4), "mean": sstq.Mean("x")})
+    survey = sstq.Survey(
+        1.5, {"x": sstq.Number(-2.5, 7.5, bins=4), "mean": sstq.Mean("x")}
+    )
     part = survey.parts[1]
     rates, chance = part.mechanism.sets.rates, (value + 2.5) / 10
     table = survey.input.read({"x": [value]})
-    expected, variance = part.question.row_error(part.mechanism, part.records(survey.input.by_column(table))[0])
+    expected, variance = part.question.row_error(
+        part.mechanism, part.records(survey.input.by_column(table))[0]
+    )
     assert expected[0] == pytest.approx([chance, 1 - chance, 0])
     # One message tells the three shares: their second moments over the law, less the means.
     seconds = sum(
@@ -131,17 +170,24 @@ def test_a_number_is_rounded_to_the_ends_with_its_mean(value):
         for own, weight in enumerate(expected[0])
     )  # fmt: skip
     assert variance[0] == pytest.approx(seconds - expected[0] @ expected[0])
-    words = np.array([0, math.ceil(chance * 2**53) - 1, math.ceil(chance * 2**53), 2**53 - 1], dtype=np.int64)
+    words = np.array(
+        [0, math.ceil(chance * 2**53) - 1, math.ceil(chance * 2**53), 2**53 - 1],
+        dtype=np.int64,
+    )
     words = (np.clip(words, 0, 2**53 - 1).astype(np.uint64)) << np.uint64(11)
     drawn = part.question._drawn(np.repeat(expected, 4, axis=0), words)[:, 0]
-    assert drawn.tolist() == [0 if (word >> np.uint64(11)) < chance * 2**53 else 1 for word in words]
+    assert drawn.tolist() == [
+        0 if (word >> np.uint64(11)) < chance * 2**53 else 1 for word in words
+    ]
     nothing = part.question._drawn(np.array([[0.0, 0.0, 1.0]] * 4), words)
     assert nothing.ravel().tolist() == [2, 2, 2, 2]
 
 
 def test_the_predicted_error_of_a_mean_is_the_exact_one():
     for epsilon in (0.5, 1.0, 4.0):
-        survey = sstq.Survey(epsilon, {"x": sstq.Number(0, 1, bins=2), "mean": sstq.Mean("x")})
+        survey = sstq.Survey(
+            epsilon, {"x": sstq.Number(0, 1, bins=2), "mean": sstq.Mean("x")}
+        )
         part = survey.parts[1]
         codes = np.arange(part.mechanism.sets.codes)
         held = part.mechanism.sets.held(codes, np.arange(2)).astype(float)
@@ -154,12 +200,18 @@ def test_the_predicted_error_of_a_mean_is_the_exact_one():
         assert (law.sum(), law @ half) == pytest.approx((1, 0), abs=1e-9), chances
         assert part.precision().item == pytest.approx(law @ half**2)
         error = survey.plan(10_000)["mean"]
-        assert error.error == pytest.approx(math.sqrt(law @ half**2 / error.clients), rel=1e-3)
+        assert error.error == pytest.approx(
+            math.sqrt(law @ half**2 / error.clients), rel=1e-3
+        )
 
 
 def test_the_interval_of_a_mean_holds_by_the_exact_law():
     """Two to five people at the ends, all messages by their probability: 95 % intervals miss in less than 5 %."""
-    survey = sstq.Survey(3.0, {"x": sstq.Number(0, 10, bins=2), "mean": sstq.Mean("x")}, weights={"x": 1, "mean": 1})
+    survey = sstq.Survey(
+        3.0,
+        {"x": sstq.Number(0, 10, bins=2), "mean": sstq.Mean("x")},
+        weights={"x": 1, "mean": 1},
+    )
     inside, outside = survey.parts[1].mechanism.draw.probabilities
     for people in (2, 3, 5):
         ends, missed = [0, 0, 1, 1, 0][:people], 0.0
@@ -167,11 +219,18 @@ def test_the_interval_of_a_mean_holds_by_the_exact_law():
         for codes in itertools.combinations_with_replacement(range(3), people):
             aggregator = survey.aggregator()
             sent = np.array(codes), np.ones(people, dtype=np.int64)
-            low, high = aggregator.update(survey.messages_from_columns(sent, True)).mean()["mean"].interval()
+            low, high = (
+                aggregator.update(survey.messages_from_columns(sent, True))
+                .mean()["mean"]
+                .interval()
+            )
             if low[0] <= truth <= high[0] or np.isnan(low[0]):
                 continue
             for order in set(itertools.permutations(codes)):
-                missed += math.prod(inside if c == e else outside for c, e in zip(order, ends, strict=True))
+                missed += math.prod(
+                    inside if c == e else outside
+                    for c, e in zip(order, ends, strict=True)
+                )
         assert missed < 0.05
 
 
@@ -180,12 +239,22 @@ def test_whole_numbers_are_read_and_others_refused_by_the_owner_only():
     given = [0, 3.0, 10**400, -math.inf, 1e300, None, math.nan]
     with pytest.warns(sstq.ClippedWarning, match="3 of 5 values of 'n' .* are beyond"):
         survey.encode({"n": given}, rng=1)
-    rows = survey.input.substitute({"n": [*given, 2.5, "3", True]}, source=bit_source(1))
+    rows = survey.input.substitute(
+        {"n": [*given, 2.5, "3", True]}, source=bit_source(1)
+    )
     held = survey.input.by_column(rows)
     codes = survey.parts[0].records(held)[0][:, 0]
     assert codes.tolist() == [0, 3, 5, 0, 5, 6, 6, 6, 6, 6]
-    assert survey.parts[1].records(held)[0][:3].tolist() == [[0, 1, 0], [0.6, 0.4, 0], [1, 0, 0]]
-    for wrong, wanted in ((2.5, "whole numbers, got 2.5"), ("3", "numbers, got '3'"), (True, "numbers, got True")):
+    assert survey.parts[1].records(held)[0][:3].tolist() == [
+        [0, 1, 0],
+        [0.6, 0.4, 0],
+        [1, 0, 0],
+    ]
+    for wrong, wanted in (
+        (2.5, "whole numbers, got 2.5"),
+        ("3", "numbers, got '3'"),
+        (True, "numbers, got True"),
+    ):
         with pytest.raises(ValueError, match=f"column 'n' must be {wanted} in row 1"):
             survey.encode({"n": [1, wrong]})
         assert len(answer(survey, {"n": [1, wrong]}, rng=1)) == 2

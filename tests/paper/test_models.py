@@ -26,23 +26,33 @@ def test_gradients_of_the_network_are_those_of_its_loss(seed):
     gradients = model.gradients(parameters, x, y)
     assert gradients.shape == (3, model.dim)
     for client in range(3):
-        expected = numerical_gradient(lambda p, c=client: model.evaluate(p, x[c], y[c]).loss, parameters)
+        expected = numerical_gradient(
+            lambda p, c=client: model.evaluate(p, x[c], y[c]).loss, parameters
+        )
         np.testing.assert_allclose(gradients[client], expected, atol=1e-6)
 
 
 def test_gradients_of_the_regression_are_those_of_its_loss(seed):
     rng = np.random.default_rng(seed)
     model = LeastSquares(rng.standard_normal(4))
-    parameters, x, y = rng.standard_normal(4), rng.standard_normal((3, 6, 4)), rng.standard_normal((3, 6))
+    parameters, x, y = (
+        rng.standard_normal(4),
+        rng.standard_normal((3, 6, 4)),
+        rng.standard_normal((3, 6)),
+    )
     for client, gradient in enumerate(model.gradients(parameters, x, y)):
-        expected = numerical_gradient(lambda p, c=client: float(np.mean((x[c] @ p - y[c]) ** 2) / 2), parameters)
+        expected = numerical_gradient(
+            lambda p, c=client: float(np.mean((x[c] @ p - y[c]) ** 2) / 2), parameters
+        )
         np.testing.assert_allclose(gradient, expected, atol=1e-6)
 
 
 def test_he_starts_with_the_variance_of_its_inputs_and_no_biases(seed):
     model = HiddenLayer(inputs=800, hidden=50, classes=40, start="he")
     parameters = model.initial(seed)
-    weights, bias, second, last = np.split(parameters, np.cumsum([800 * 50, 50, 50 * 40]))
+    weights, bias, second, last = np.split(
+        parameters, np.cumsum([800 * 50, 50, 50 * 40])
+    )
     assert not bias.any()
     assert not last.any()
     for part, inputs in ((weights, 800), (second, 50)):

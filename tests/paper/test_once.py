@@ -8,11 +8,21 @@ import pytest
 from paper.reproduction.lines import write_record
 from paper.reproduction.methods import Scale
 from paper.reproduction.once import ONCE_LABELS, once_jobs, once_section
-from paper.reproduction.rivals import CentralClassifier, ExactClassifier, train_in_cohorts
+from paper.reproduction.rivals import (
+    CentralClassifier,
+    ExactClassifier,
+    train_in_cohorts,
+)
 from paper.reproduction.runner import read_result, run_jobs
 from paper.tables import draw_tables, flights_table, learn_table
 
-DIGITS = Scale(quick=True, seeds=1, once_epsilons=(6.0,), once_small_epsilons=(), once_dataset="digits")
+DIGITS = Scale(
+    quick=True,
+    seeds=1,
+    once_epsilons=(6.0,),
+    once_small_epsilons=(),
+    once_dataset="digits",
+)
 
 
 @pytest.mark.slow
@@ -22,7 +32,10 @@ def test_the_table_and_the_picture_on_digits(tmp_path):
     results = {job: read_result(job, tmp_path / "results") for job in jobs}
     section = once_section(DIGITS, results)
     assert {line.method for line in section.lines} == set(ONCE_LABELS)
-    assert all("total ε" in line.setting or "no privacy" in line.setting for line in section.lines)
+    assert all(
+        "total ε" in line.setting or "no privacy" in line.setting
+        for line in section.lines
+    )
     accuracy = {line.method: line.ours for line in section.lines}
     # 1,137 people are few for ε = 6; without noise the digits are easy.
     assert accuracy["none"] > 85 < accuracy["logistic"]

@@ -27,9 +27,17 @@ def test_tables_are_those_of_the_record(table):
 
 
 def test_every_row_of_the_errata_names_a_test():
-    tests = re.findall(r"^def (test_\w+)", (ROOT / "tests" / "paper" / "test_theory.py").read_text(), re.MULTILINE)
+    tests = re.findall(
+        r"^def (test_\w+)",
+        (ROOT / "tests" / "paper" / "test_theory.py").read_text(),
+        re.MULTILINE,
+    )
     errata = PAGE.partition("## Errata")[2].partition("## Why K")[0]
-    rows = [line for line in errata.splitlines() if line.startswith("| ") and not line.startswith("| statement")]
+    rows = [
+        line
+        for line in errata.splitlines()
+        if line.startswith("| ") and not line.startswith("| statement")
+    ]
     assert len(rows) == 20
     for row in rows:
         names = re.findall(r"`(\w+)`", row.rsplit("|", 2)[1])
@@ -41,7 +49,17 @@ def test_every_row_of_the_errata_names_a_test():
 @pytest.mark.slow
 def test_orders_of_the_page_are_measured():
     for row in measured_orders():
-        cells = f"{row['dim']:.2f} | {row['epsilon']:.2f} | ".replace("-0.00", "0.00").replace("-", "−")
-        line = next(line for line in PAGE.splitlines() if line.startswith(f"| {row['label']} | "))
+        cells = f"{row['dim']:.2f} | {row['epsilon']:.2f} | ".replace(
+            "-0.00", "0.00"
+        ).replace("-", "−")
+        line = next(
+            line
+            for line in PAGE.splitlines()
+            if line.startswith(f"| {row['label']} | ")
+        )
         assert cells in line
-        assert line.endswith(" | |") if row["bit"] != row["bit"] else line.endswith(f"| {row['bit']:.2f} |")
+        assert (
+            line.endswith(" | |")
+            if row["bit"] != row["bit"]
+            else line.endswith(f"| {row['bit']:.2f} |")
+        )

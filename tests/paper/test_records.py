@@ -19,16 +19,27 @@ def results(folder):
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_page_has_the_numbers_of_the_run(name):
-    assert f"\n{markdown_table(results(RECORDS / name))}\n" in (RECORDS / name / "README.md").read_text("utf-8")
+    assert f"\n{markdown_table(results(RECORDS / name))}\n" in (
+        RECORDS / name / "README.md"
+    ).read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_verdict_that_differs_has_its_reason(name):
-    assert all(row["remark"] for row in results(RECORDS / name) if row["verdict"] == "differs")
+    assert all(
+        row["remark"] for row in results(RECORDS / name) if row["verdict"] == "differs"
+    )
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_record_has_the_paper_s_numbers_as_printed(name):
-    printed = {str(number.value) if isinstance(number.value, int) else f"{number.value:.6g}" for number in PAPER}
-    rows = [row for row in results(RECORDS / name) if row["paper"] and row["setting"] != "exponent of d"]
+    printed = {
+        str(number.value) if isinstance(number.value, int) else f"{number.value:.6g}"
+        for number in PAPER
+    }
+    rows = [
+        row
+        for row in results(RECORDS / name)
+        if row["paper"] and row["setting"] != "exponent of d"
+    ]
     assert {row["paper"] for row in rows} <= printed

@@ -47,7 +47,9 @@ def test_a_job_is_a_function_of_its_description():
 
 def test_every_job_of_every_scale_has_its_own_file():
     for scale in (FULL, QUICK, TINY):
-        jobs = {job for experiment in EXPERIMENTS.values() for job in experiment.jobs(scale)}
+        jobs = {
+            job for experiment in EXPERIMENTS.values() for job in experiment.jobs(scale)
+        }
         assert len({job.path for job in jobs}) == len(jobs)
 
 
@@ -64,14 +66,18 @@ def test_the_error_of_the_bare_hemisphere_is_its_closed_form():
     result = run_job(Job("mse", "privunit", seed=0, bits=8, count=1, dim=10_000))
     gain = (math.e**3 + 1) / (math.e**3 - 1)
     # The paper's figure, as inferred from its numbers: (π/2)·((e^ε + 1)/(e^ε − 1))²·d·C², which is 767 at d = 10,000.
-    assert result["variance"] == pytest.approx(math.pi / 2 * gain**2 * 10_000 * 0.04, rel=1e-3)
+    assert result["variance"] == pytest.approx(
+        math.pi / 2 * gain**2 * 10_000 * 0.04, rel=1e-3
+    )
 
 
 def test_the_recipe_has_the_errors_of_the_papers_figure():
     for method in ("sstq-uniform", "sqkr-3", "sstq-metric"):
         result = run_job(Job("mse", method, seed=0, bits=8, count=1, dim=100))
         paper = paper_number("mse", "d = 100", method)
-        assert judge(result["bias2"] + result["variance"], paper, relative=0.1) == "agrees"
+        assert (
+            judge(result["bias2"] + result["variance"], paper, relative=0.1) == "agrees"
+        )
 
 
 def test_noise_by_own_norm_shrinks_with_the_gradients():
@@ -79,7 +85,8 @@ def test_noise_by_own_norm_shrinks_with_the_gradients():
     gradients = np.random.default_rng(0).standard_normal((20, 30))
     gradients /= 10 * np.linalg.norm(gradients, axis=1, keepdims=True)
     large, small = (
-        nonprivate_norm_scaled_mean(mechanism, g, 1, np.random.default_rng(1)) for g in (gradients, gradients / 100)
+        nonprivate_norm_scaled_mean(mechanism, g, 1, np.random.default_rng(1))
+        for g in (gradients, gradients / 100)
     )
     np.testing.assert_allclose(large, 100 * small, rtol=1e-5)
 
@@ -89,10 +96,17 @@ def test_noise_by_own_norm_shrinks_with_the_gradients():
 
 def test_what_is_done_is_not_done_again(tmp_path):
     seen = []
-    run_jobs([SMALL_JOB, SMALL_JOB], tmp_path, workers=1, finished=lambda job, _: seen.append(job))
+    run_jobs(
+        [SMALL_JOB, SMALL_JOB],
+        tmp_path,
+        workers=1,
+        finished=lambda job, _: seen.append(job),
+    )
     before = (tmp_path / SMALL_JOB.path).read_bytes()
     more = replace(SMALL_JOB, seed=1)
-    run_jobs([SMALL_JOB, more], tmp_path, workers=1, finished=lambda job, _: seen.append(job))
+    run_jobs(
+        [SMALL_JOB, more], tmp_path, workers=1, finished=lambda job, _: seen.append(job)
+    )
     assert seen == [SMALL_JOB, more]
     assert (tmp_path / SMALL_JOB.path).read_bytes() == before
 
@@ -119,14 +133,18 @@ def test_processes_give_what_one_process_gives(tmp_path):
     run_jobs(jobs, tmp_path / "two", workers=2)
     run_jobs(jobs, tmp_path / "one", workers=1)
     for job in jobs:
-        assert (tmp_path / "two" / job.path).read_bytes() == (tmp_path / "one" / job.path).read_bytes()
+        assert (tmp_path / "two" / job.path).read_bytes() == (
+            tmp_path / "one" / job.path
+        ).read_bytes()
 
 
 # --- sections
 
 
 def test_gaps_to_clean_are_taken_seed_by_seed():
-    scale = replace(TINY, methods=("clean", "frameunit"), rounds=(("fashion-mnist", 100),))
+    scale = replace(
+        TINY, methods=("clean", "frameunit"), rounds=(("fashion-mnist", 100),)
+    )
     finals = {"clean": [0.60, 0.70], "frameunit": [0.59, 0.68]}
     results = {
         job: {
@@ -138,7 +156,9 @@ def test_gaps_to_clean_are_taken_seed_by_seed():
     }
     section = image_section("fashion-mnist", scale, results)
     clean, framed = (
-        line for line in section.lines if line.setting.startswith("accuracy") and "seed" not in line.setting
+        line
+        for line in section.lines
+        if line.setting.startswith("accuracy") and "seed" not in line.setting
     )
     assert clean.setting == "accuracy at a total ε of 300 (Clean: not private)"
     assert (clean.ours, clean.verdict) == (pytest.approx(65.0), "agrees")
@@ -153,7 +173,9 @@ def test_regressions_are_compared_by_their_ratio_to_clean():
     scale = replace(TINY, regression_dims=(200,))
     losses = {"clean": 100.0, "sstq-optimized": 150.0, "sstq-uniform": 300.0}
     jobs = EXPERIMENTS["bitwidth"].jobs(scale)
-    results = {job: {"loss": [200.0, 190.0, losses.get(job.method, 120.0)]} for job in jobs}
+    results = {
+        job: {"loss": [200.0, 190.0, losses.get(job.method, 120.0)]} for job in jobs
+    }
     section = bitwidth_section(scale, results)
     uniform = next(line for line in section.lines if line.method == "sstq-uniform")
     assert uniform.compared == pytest.approx(3 * 131.7)
@@ -166,6 +188,13 @@ def test_quick_accuracies_are_not_compared(tmp_path):
     section = image_section("digits", TINY, results_of(jobs, tmp_path))
     assert "QUICK" in section.text
     assert "a total of\nε = 6 for every client" in section.text
-    assert {row["epsilon"] for row in section.curves if row["method"] != "clean"} == {0.0, 3.0, 6.0}
-    assert {row["epsilon"] for row in section.curves if row["method"] == "clean"} == {0.0, math.inf}
+    assert {row["epsilon"] for row in section.curves if row["method"] != "clean"} == {
+        0.0,
+        3.0,
+        6.0,
+    }
+    assert {row["epsilon"] for row in section.curves if row["method"] == "clean"} == {
+        0.0,
+        math.inf,
+    }
     assert not any(line.verdict in ("agrees", "differs") for line in section.lines)

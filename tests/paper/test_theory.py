@@ -27,7 +27,11 @@ from sstq.scalar.codebooks import (
     uniform_codebook,
 )
 from sstq.scalar.densities import Density
-from sstq.scalar.metric_aware import loss_optimal_codebook, metric_aware_channel, metric_aware_loss
+from sstq.scalar.metric_aware import (
+    loss_optimal_codebook,
+    metric_aware_channel,
+    metric_aware_loss,
+)
 
 SETTINGS = [  # d, frame size, factor on the default level
     (1, None, 1.0),
@@ -41,15 +45,25 @@ BUDGETS = [0.1, 1.0, 3.0, 12.0]
 
 def unit_vectors(dim):
     named = structured_vectors(dim, np.random.default_rng(dim))
-    return np.concatenate([named[kind][:1] for kind in ("gaussian", "spike", "constant", "sparse")])
+    return np.concatenate(
+        [named[kind][:1] for kind in ("gaussian", "spike", "constant", "sparse")]
+    )
 
 
 def mechanisms(epsilon, bits, clip=1.0, **options):
     """Mechanisms in all settings, with the setting as arguments of a bound."""
     for dim, size, factor in SETTINGS:
-        level = None if factor == 1 else factor * default_level(dim, size or sstq.frames.tight.default_frame_size(dim))
+        level = (
+            None
+            if factor == 1
+            else factor
+            * default_level(dim, size or sstq.frames.tight.default_frame_size(dim))
+        )
         setting = {"level": level, "frame_size": size}
-        yield sstq.SSTQ(dim, epsilon, bits=bits, clip=clip, **setting, **options), setting | {"clip": clip}
+        yield (
+            sstq.SSTQ(dim, epsilon, bits=bits, clip=clip, **setting, **options),
+            setting | {"clip": clip},
+        )
 
 
 def largest_error(mechanism, norm=1.0):
@@ -60,7 +74,9 @@ def largest_error(mechanism, norm=1.0):
 # Section 2
 
 
-@pytest.mark.parametrize("frame", [HadamardFrame(24, 64), FourierFrame(20, 50), OrthogonalFrame(24, 64)])
+@pytest.mark.parametrize(
+    "frame", [HadamardFrame(24, 64), FourierFrame(20, 50), OrthogonalFrame(24, 64)]
+)
 def test_rows_have_norm_one_when_norms_are_equal(frame):
     # Lemma 2.3. Any tight frame has mean 1; a Haar frame, which the paper takes for an equal-norm one, no more.
     assert np.mean(frame.squared_row_norms()) == pytest.approx(1, abs=1e-9)
@@ -90,7 +106,9 @@ def test_no_level_below_the_least(dim, size):
     frame = HadamardFrame(dim, size, seed=5)
     for x in unit_vectors(dim):
         least = least_level_by_linear_program(frame, x)
-        assert theory.least_level(dim, size) <= theory.least_level_of(frame, x) * (1 + 1e-9)
+        assert theory.least_level(dim, size) <= theory.least_level_of(frame, x) * (
+            1 + 1e-9
+        )
         assert theory.least_level_of(frame, x) <= least * (1 + 1e-7)
 
 
@@ -99,7 +117,12 @@ def test_the_level_of_the_paper_cannot_be_reached():
     for dim in (500, 1000):
         assert theory.least_level(dim, sstq.frames.tight.default_frame_size(dim)) > 2
     for dim in (100, 200, 500, 1000, 5000, 10_000, 25_450, 98_666):
-        assert theory.least_level(dim, sstq.frames.tight.default_frame_size(dim), vector="typical") > 2
+        assert (
+            theory.least_level(
+                dim, sstq.frames.tight.default_frame_size(dim), vector="typical"
+            )
+            > 2
+        )
     x = unit_vectors(100)[0]
     assert least_level_by_linear_program(HadamardFrame(100, 256), x) > 2.1
 
@@ -130,7 +153,9 @@ def test_increments_add_up(dim):
         assert recipe.last_increment < 0.4**30
         assert 1.7 < recipe.largest < 2.4
         mechanism = sstq.SSTQ(dim, 3.0, bits=4, kashin="paper")
-        clamped, _ = sstq.frames.kashin.represent(mechanism.frame, mechanism.kashin, x[None].astype(np.float32))
+        clamped, _ = sstq.frames.kashin.represent(
+            mechanism.frame, mechanism.kashin, x[None].astype(np.float32)
+        )
         assert np.abs(clamped).max() == 1
 
 
@@ -141,12 +166,16 @@ def test_uncertainty_principle_gives_a_level():
     for frame in (OrthogonalFrame(4, 20, seed=1), HadamardFrame(3, 16, seed=2)):
         etas = [theory.uncertainty(frame, count) for count in (1, 2, 3)]
         assert etas == sorted(etas)
-        assert etas[0] == pytest.approx(math.sqrt(frame.dim / frame.size * frame.squared_row_norms().max()))
+        assert etas[0] == pytest.approx(
+            math.sqrt(frame.dim / frame.size * frame.squared_row_norms().max())
+        )
         proven = min(theory.uncertainty_level(frame, count) for count in (1, 2))
         for x in np.random.default_rng(frame.dim).standard_normal((5, frame.dim)):
             assert least_level_by_linear_program(frame, x / np.linalg.norm(x)) <= proven
     identity = OrthogonalFrame(4, 4, seed=0)
-    with pytest.raises(ValueError, match="count must be small enough for η < 1, got count = 2"):
+    with pytest.raises(
+        ValueError, match="count must be small enough for η < 1, got count = 2"
+    ):
         theory.uncertainty_level(identity, 2)
     with pytest.raises(ValueError, match=r"count must leave at most 1,000,000 sets"):
         theory.uncertainty(HadamardFrame(50, 128), 64)
@@ -162,8 +191,13 @@ def optimized_for_two(bits):
 def test_zero_mean_codebooks_are_unbiased():
     # Theorem 3.1 for the integers of the channel: the bias is Σc/(e^ε − 1), so 0 for the paper's codebooks.
     lopsided = Codebook("lopsided", [-1.0, 0.25, 0.5, 1.0])
-    for book in (lopsided, *(book(b) for b in (1, 2, 5) for book in (uniform_codebook, optimized_for_two))):
-        means, _ = flat_channel_of_size(book.size, 2.0).moments(book.values / theory.probability_gap(book.size, 2.0))
+    for book in (
+        lopsided,
+        *(book(b) for b in (1, 2, 5) for book in (uniform_codebook, optimized_for_two)),
+    ):
+        means, _ = flat_channel_of_size(book.size, 2.0).moments(
+            book.values / theory.probability_gap(book.size, 2.0)
+        )
         bias = 0 if book is not lopsided else 0.75 / math.expm1(2.0)
         assert means - book.values == pytest.approx(bias, rel=1e-9, abs=1e-9)
 
@@ -172,7 +206,11 @@ def test_zero_mean_codebooks_are_unbiased():
 def test_the_recipe_of_the_paper_is_biased(dim):
     # Fails as printed: unbiasedness in its experiments. Clamped at K = 2 a fifth to a third of the vector is missing.
     x = unit_vectors(dim)[0]
-    assert 0.15 < math.sqrt(sstq.SSTQ(dim, 3.0, bits=4, kashin="paper").expected_mse(x).bias2) < 0.35
+    assert (
+        0.15
+        < math.sqrt(sstq.SSTQ(dim, 3.0, bits=4, kashin="paper").expected_mse(x).bias2)
+        < 0.35
+    )
     assert math.sqrt(sstq.SSTQ(dim, 3.0, bits=4).expected_mse(x).bias2) < 1e-5
 
 
@@ -182,7 +220,9 @@ def test_second_moments_of_any_codebook(seed):
     for epsilon in BUDGETS:
         for bits in (1, 2, 4):
             half = np.sort(rng.random((1 << bits) // 2 - 1))
-            book = Codebook("random", np.concatenate([[-1.0], -half[::-1], half, [1.0]]))
+            book = Codebook(
+                "random", np.concatenate([[-1.0], -half[::-1], half, [1.0]])
+            )
             channel = flat_channel(bits, epsilon)
             _, second = channel.moments(unbiased_decoder(channel, book))
             bound = theory.flat_second_moment_bound(epsilon, bits)
@@ -195,19 +235,25 @@ def test_flat_error(epsilon):
     # Theorem 3.2. Tightness 1.8–8.1 (d ≥ 16, uniform); at one bit the error is the bound minus ‖x‖².
     for bits in (1, 2, 4, 8):
         for codebook in ("uniform", "optimized"):
-            for mechanism, setting in mechanisms(epsilon, bits, clip=0.5, codebook=codebook):
+            for mechanism, setting in mechanisms(
+                epsilon, bits, clip=0.5, codebook=codebook
+            ):
                 bound = theory.flat_mse_bound(mechanism.dim, epsilon, bits, **setting)
                 assert largest_error(mechanism) < bound
                 assert largest_error(mechanism, norm=0.3) < bound
                 if bits == 1:
-                    assert largest_error(mechanism) == pytest.approx(bound - 0.25, rel=1e-4)
+                    assert largest_error(mechanism) == pytest.approx(
+                        bound - 0.25, rel=1e-4
+                    )
                 elif codebook == "uniform" and mechanism.dim >= 16:
                     assert bound < 9 * largest_error(mechanism)
 
 
 def test_flat_error_in_a_frame_of_unequal_norms():
     # Theorem 3.2 needs the mean of the squared row norms only.
-    mechanism = sstq.SSTQ(24, 1.0, bits=3, frame="orthogonal", frame_size=60, codebook="uniform")
+    mechanism = sstq.SSTQ(
+        24, 1.0, bits=3, frame="orthogonal", frame_size=60, codebook="uniform"
+    )
     bound = theory.flat_mse_bound(24, 1.0, 3, frame_size=60)
     assert bound / 4 < largest_error(mechanism) < bound
 
@@ -226,31 +272,47 @@ def test_loss_is_the_error():
     for bits, codebook in ((2, "optimized"), (4, "uniform")):
         mechanism = sstq.SSTQ(600, 3.0, bits=bits, codebook=codebook)
         x = unit_vectors(600)[:1]
-        values, _ = sstq.frames.kashin.represent(mechanism.frame, mechanism.kashin, x.astype(np.float32))
+        values, _ = sstq.frames.kashin.represent(
+            mechanism.frame, mechanism.kashin, x.astype(np.float32)
+        )
         density = histogram(values, cells=1 << 14)
         second = theory.flat_second_moment(mechanism.codebook, 3.0, density)
         beta2 = mechanism.kashin.level**2 * 600 / mechanism.frame.size
-        assert 600 * beta2 * second - 1 == pytest.approx(mechanism.expected_mse(x[0]).total, rel=1e-4)
+        assert 600 * beta2 * second - 1 == pytest.approx(
+            mechanism.expected_mse(x[0]).total, rel=1e-4
+        )
 
 
 def test_surrogate_is_strictly_convex(seed):
     # Theorem 4.2: the least eigenvalue, and the inequality of strict convexity along random chords.
     rng = np.random.default_rng(seed)
     for epsilon in (0.5, 3.0, 8.0):
-        books = [Codebook("random", np.concatenate([[-1.0], np.sort(rng.uniform(-1, 1, 14)), [1.0]])) for _ in range(2)]
+        books = [
+            Codebook(
+                "random",
+                np.concatenate([[-1.0], np.sort(rng.uniform(-1, 1, 14)), [1.0]]),
+            )
+            for _ in range(2)
+        ]
         middle = Codebook("middle", (books[0].values + books[1].values) / 2)
         curvature = 2 / math.expm1(epsilon)
         for book in books:
-            assert theory.surrogate_curvature(book, epsilon) == pytest.approx(curvature, rel=1e-6, abs=1e-12)
+            assert theory.surrogate_curvature(book, epsilon) == pytest.approx(
+                curvature, rel=1e-6, abs=1e-12
+            )
         distance2 = np.sum((books[0].values - books[1].values) ** 2)
         mean = sum(theory.surrogate_loss(book, epsilon) for book in books) / 2
-        assert mean - theory.surrogate_loss(middle, epsilon) >= curvature / 8 * distance2 * (1 - 1e-9)
+        assert mean - theory.surrogate_loss(
+            middle, epsilon
+        ) >= curvature / 8 * distance2 * (1 - 1e-9)
 
 
 def test_surrogate_is_not_convex_beyond_ordered_codebooks():
     # The proof is about the feasible domain, ordered codebooks, and says so. Between two others the loss is not convex.
     def loss(values):
-        return np.sum(np.diff(values) ** 3) / 12 + np.sum(np.square(values)) / math.expm1(3.0)
+        return np.sum(np.diff(values) ** 3) / 12 + np.sum(
+            np.square(values)
+        ) / math.expm1(3.0)
 
     first, second = np.array([-1.0, 0.9, -0.9, 1.0]), np.array([-1.0, 0.5, -0.5, 1.0])
     assert loss((first + second) / 2) > (loss(first) + loss(second)) / 2
@@ -270,10 +332,13 @@ def test_one_bit_has_no_proof():
     # Theorem 4.3 at b = 1, ε ≤ log 1.25: its proof has no m to choose, but the statement holds. The codebook is ±B,
     # Theorem 3.2 is exact, and the error stays within a constant of the stated order.
     assert (4 * math.expm1(0.2)) ** (1 / 3) + 1 <= 2
-    with pytest.raises(ValueError, match=r"bits must be an integer in \[2, 12\], got 1"):
+    with pytest.raises(
+        ValueError, match=r"bits must be an integer in \[2, 12\], got 1"
+    ):
         theory.optimized_mse_bound(100, 0.2, 1)
     constants = [
-        largest_error(sstq.SSTQ(100, epsilon, bits=1)) / theory.error_orders(100, epsilon, 1)["sstq flat optimized"]
+        largest_error(sstq.SSTQ(100, epsilon, bits=1))
+        / theory.error_orders(100, epsilon, 1)["sstq flat optimized"]
         for epsilon in (0.05, 0.1, 0.2)
     ]
     assert 9.5 < min(constants) < max(constants) < 9.8
@@ -286,7 +351,11 @@ def second_moment_at(book, epsilon, y):
     k = np.clip(np.searchsorted(book.values, y, side="right") - 1, 0, book.size - 2)
     lower = book.values[k]
     upper = book.values[k + 1]
-    return (lower + upper) * y - lower * upper + np.sum(book.values**2) / math.expm1(epsilon)
+    return (
+        (lower + upper) * y
+        - lower * upper
+        + np.sum(book.values**2) / math.expm1(epsilon)
+    )
 
 
 def test_optimized_codebook_is_better_from_a_few_bits_on():
@@ -297,7 +366,9 @@ def test_optimized_codebook_is_better_from_a_few_bits_on():
         worst = {}
         for bits in range(2, 11):
             optimized = second_moment_at(optimized_codebook(bits, epsilon), epsilon, y)
-            worst[bits] = np.max(optimized / second_moment_at(uniform_codebook(bits), epsilon, y))
+            worst[bits] = np.max(
+                optimized / second_moment_at(uniform_codebook(bits), epsilon, y)
+            )
         assert all(worst[bits] < 1 for bits in range(first, 11)), (epsilon, worst)
         assert worst[first - 1] > 1
         if epsilon == 3.0:
@@ -307,7 +378,10 @@ def test_optimized_codebook_is_better_from_a_few_bits_on():
 def test_optimized_codebook_can_be_worse():
     # At b = 2 the improvement of the bound is not one of the error: a spike at ε = 3.
     spike = np.eye(1, 600)[0]
-    errors = [sstq.SSTQ(600, 3.0, bits=2, codebook=book).expected_mse(spike).total for book in ("uniform", "optimized")]
+    errors = [
+        sstq.SSTQ(600, 3.0, bits=2, codebook=book).expected_mse(spike).total
+        for book in ("uniform", "optimized")
+    ]
     assert errors[1] > 1.02 * errors[0]
 
 
@@ -330,11 +404,20 @@ def test_uniform_surrogate_loses_next_to_nothing(epsilon):
 
     for bits in (2, 4, 6):
         start = optimized_codebook(bits, epsilon).values[(1 << bits) // 2 : -1]
-        best = minimize(error, start, args=(bits,), method="L-BFGS-B", bounds=[(0, 1)] * len(start))
+        best = minimize(
+            error, start, args=(bits,), method="L-BFGS-B", bounds=[(0, 1)] * len(start)
+        )
         assert error(start, bits) < 1.003 * best.fun
-        if (epsilon, bits) == (3.0, 4):  # the descent can find better: from the uniform codebook it gains a lot
+        # the descent can find better: from the uniform codebook it gains a lot
+        if (epsilon, bits) == (3.0, 4):
             uniform = uniform_codebook(bits).values[(1 << bits) // 2 : -1]
-            found = minimize(error, uniform, args=(bits,), method="L-BFGS-B", bounds=[(0, 1)] * len(start))
+            found = minimize(
+                error,
+                uniform,
+                args=(bits,),
+                method="L-BFGS-B",
+                bounds=[(0, 1)] * len(start),
+            )
             assert found.fun < 0.8 * error(uniform, bits)
             assert found.fun == pytest.approx(best.fun, rel=1e-3)
 
@@ -358,9 +441,14 @@ def test_discrete_laplace_has_the_papers_error():
 def test_metric_aware_spends_at_most_half(epsilon):
     # Theorem 5.1 is true; as a statement of what is spent it is off by 2 (many bits) to 4 (one bit).
     for bits in (1, 2, 4, 8):
-        for book in (uniform_codebook(bits), panter_dite_codebook(bits, theory.censored_gaussian(1.8))):
+        for book in (
+            uniform_codebook(bits),
+            panter_dite_codebook(bits, theory.censored_gaussian(1.8)),
+        ):
             exact = metric_aware_channel(book, epsilon, "paper").privacy_loss()
-            assert theory.metric_aware_privacy_loss(book, epsilon) == pytest.approx(exact, rel=1e-9)
+            assert theory.metric_aware_privacy_loss(book, epsilon) == pytest.approx(
+                exact, rel=1e-9
+            )
             assert exact < epsilon / 2
 
 
@@ -375,22 +463,38 @@ def test_metric_aware_error_and_bias(epsilon, codebook):
             assert constant >= 1 - 1e-9
             drift = theory.metric_aware_drift(mechanism.codebook, epsilon)
             beta2 = mechanism.kashin.level**2 * mechanism.dim / mechanism.frame.size
-            bias_bound = theory.metric_aware_bias_bound(mechanism.dim, epsilon, **setting)
+            bias_bound = theory.metric_aware_bias_bound(
+                mechanism.dim, epsilon, **setting
+            )
             for x in unit_vectors(mechanism.dim):
                 for norm in (2.0, 0.6):
                     error = mechanism.expected_mse(norm * x)
                     arguments = {"gap_constant": constant, "norm": norm} | setting
-                    assert error.total <= theory.metric_aware_mse_bound(mechanism.dim, epsilon, bits, **arguments)
-                    assert error.bias2 <= 4 * beta2 * drift**2 * (1 + 1e-6) <= bias_bound * (1 + 1e-6)
+                    assert error.total <= theory.metric_aware_mse_bound(
+                        mechanism.dim, epsilon, bits, **arguments
+                    )
+                    assert (
+                        error.bias2
+                        <= 4 * beta2 * drift**2 * (1 + 1e-6)
+                        <= bias_bound * (1 + 1e-6)
+                    )
 
 
 def test_bias_bound_says_nothing_at_usual_budgets():
     # True but empty below ε = 8·β: always answering 0 has squared bias 1. The exact bias at ε = 3 is 0.53.
     x = unit_vectors(600)[0]
-    bias2 = sstq.SSTQ(600, 3.0, bits=4, channel="metric-aware", rate="paper").expected_mse(x).bias2
+    bias2 = (
+        sstq.SSTQ(600, 3.0, bits=4, channel="metric-aware", rate="paper")
+        .expected_mse(x)
+        .bias2
+    )
     assert 0.45 < bias2 < 0.6
     assert theory.metric_aware_bias_bound(600, 3.0) > 40 * bias2
-    assert theory.metric_aware_bias_bound(600, 14.3) > 1 > theory.metric_aware_bias_bound(600, 14.5)
+    assert (
+        theory.metric_aware_bias_bound(600, 14.3)
+        > 1
+        > theory.metric_aware_bias_bound(600, 14.5)
+    )
 
 
 @pytest.mark.parametrize("beta", [1.2534, 1.3, 1.8, 3.0, 8.0])
@@ -398,9 +502,21 @@ def test_censored_gaussian_reconstructs(beta):
     density = theory.censored_gaussian(beta, cells=4096)
     # Recover s from the edge mass P(s·G > β) and check E[G·clip(s·G, ±β)] = 1 by quadrature.
     s = beta / normal.isf(density.edges[1])
-    value, _ = quad(lambda g: g * min(s * g, beta) * normal.pdf(g), 0, 40, points=[beta / s], limit=200)
+    value, _ = quad(
+        lambda g: g * min(s * g, beta) * normal.pdf(g),
+        0,
+        40,
+        points=[beta / s],
+        limit=200,
+    )
     assert 2 * value == pytest.approx(1, abs=1e-8)
-    second, _ = quad(lambda g: min(s * g / beta, 1) ** 2 * normal.pdf(g), 0, 40, points=[beta / s], limit=200)
+    second, _ = quad(
+        lambda g: min(s * g / beta, 1) ** 2 * normal.pdf(g),
+        0,
+        40,
+        points=[beta / s],
+        limit=200,
+    )
     assert density.moment(2) == pytest.approx(2 * second, rel=1e-5)
     # Duality gives β ≥ √(π/2) for a typical vector.
     with pytest.raises(ValueError, match=r"beta must be above .*, got 1.25"):
@@ -415,17 +531,26 @@ def test_shape_factor_is_at_most_one(seed):
     assert theory.shape_factor(Density.uniform()) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("density", [Density.uniform(), *map(theory.censored_gaussian, (1.4, 1.8, 2.5))])
+@pytest.mark.parametrize(
+    "density", [Density.uniform(), *map(theory.censored_gaussian, (1.4, 1.8, 2.5))]
+)
 def test_refined_constant(density):
     # Theorem 5.3, point masses at the ends included: the rounding term (tightness 1.00–1.8), its limit, and the loss.
     for bits in range(1, 9):
-        rounding = theory.rounding_variance(panter_dite_codebook(bits, density), density) * (2**bits - 1) ** 2
+        rounding = (
+            theory.rounding_variance(panter_dite_codebook(bits, density), density)
+            * (2**bits - 1) ** 2
+        )
         constant = theory.spatial_constant(density, bits)
         assert rounding <= constant * (1 + 1e-9)
-        uniform = theory.rounding_variance(uniform_codebook(bits), density) * (2**bits - 1) ** 2
+        uniform = (
+            theory.rounding_variance(uniform_codebook(bits), density)
+            * (2**bits - 1) ** 2
+        )
         assert uniform <= 1
         if bits >= 6:
-            limit = 2 / 3 * theory.shape_factor(density)  # Section 5.1, ε → ∞ at high resolution
+            # Section 5.1, ε → ∞ at high resolution
+            limit = 2 / 3 * theory.shape_factor(density)
             assert rounding == pytest.approx(limit, rel=1e-3)
             assert constant == pytest.approx(limit, rel=0.15)
     for epsilon in (1.0, 10.0, 30.0):
@@ -435,23 +560,39 @@ def test_refined_constant(density):
 
 
 @pytest.mark.parametrize(
-    "density", [Density.uniform(), theory.censored_gaussian(1.8), Density([0.1, 0.2, 0.7], (0.1, 0.0))]
+    "density",
+    [
+        Density.uniform(),
+        theory.censored_gaussian(1.8),
+        Density([0.1, 0.2, 0.7], (0.1, 0.0)),
+    ],
 )
 def test_loss_is_the_sum_of_its_parts(density):
     # Section 5.1: ℒ*_MA = Σ W_k ∫(y − c_k)(c_{k+1} − y)f + Σ π_i V_i, and V_max ≤ 128/ε² (Appendix D).
     total = float(density.masses.sum()) + sum(density.edges)
-    density = Density(density.masses / total, (density.edges[0] / total, density.edges[1] / total))
+    density = Density(
+        density.masses / total, (density.edges[0] / total, density.edges[1] / total)
+    )
     for epsilon in (0.5, 3.0, 12.0):
-        for book in (uniform_codebook(3), panter_dite_codebook(4, theory.censored_gaussian(1.8))):
+        for book in (
+            uniform_codebook(3),
+            panter_dite_codebook(4, theory.censored_gaussian(1.8)),
+        ):
             for rate in ("paper", "calibrated"):
                 moments = theory.metric_aware_moments(book, epsilon, rate)
                 shares = theory.assignment_probabilities(book, density)
                 assert shares.sum() == pytest.approx(1)
                 values = np.unique(book.values)
                 mass, first, second = density.integrals(values[:-1], values[1:])
-                rounding = (values[:-1] + values[1:]) * first - values[:-1] * values[1:] * mass - second
+                rounding = (
+                    (values[:-1] + values[1:]) * first
+                    - values[:-1] * values[1:] * mass
+                    - second
+                )
                 loss = moments.modifiers @ rounding + shares @ moments.variances
-                assert loss == pytest.approx(metric_aware_loss(book, density, epsilon, rate), rel=1e-9)
+                assert loss == pytest.approx(
+                    metric_aware_loss(book, density, epsilon, rate), rel=1e-9
+                )
                 assert rate != "paper" or moments.largest_variance <= 128 / epsilon**2
 
 
@@ -460,10 +601,16 @@ def test_refined_error(epsilon):
     # Theorem 5.3 with real coordinates; and how little it refines: below 0.1 % at b = 4 up to ε = 3.
     density = theory.censored_gaussian(1.8)
     options = {"channel": "metric-aware", "rate": "paper", "codebook": "loss-optimal"}
-    error = sstq.SSTQ(600, epsilon, bits=4, **options).expected_mse(unit_vectors(600)[0]).total
+    error = (
+        sstq.SSTQ(600, epsilon, bits=4, **options)
+        .expected_mse(unit_vectors(600)[0])
+        .total
+    )
     refined = theory.refined_mse_bound(600, epsilon, 4, density)
     assert error < refined < theory.metric_aware_mse_bound(600, epsilon, 4)
-    assert epsilon > 3 or refined > 0.999 * theory.metric_aware_mse_bound(600, epsilon, 4)
+    assert epsilon > 3 or refined > 0.999 * theory.metric_aware_mse_bound(
+        600, epsilon, 4
+    )
 
 
 def test_oscillation_of_a_density_with_a_hole():
@@ -480,7 +627,11 @@ def test_stated_bits_fail_for_small_budgets():
     assert theory.stated_bits(1.0) == 0
     assert theory.stated_bits(0.5) < 0
     for epsilon in np.geomspace(2, 32, 50):
-        assert theory.balanced_bits(epsilon) <= 2 * theory.stated_bits(epsilon) <= 4 * theory.balanced_bits(epsilon)
+        assert (
+            theory.balanced_bits(epsilon)
+            <= 2 * theory.stated_bits(epsilon)
+            <= 4 * theory.balanced_bits(epsilon)
+        )
     for epsilon in np.geomspace(0.01, 32, 50):
         bits = theory.balanced_bits(epsilon)
         assert (2**bits - 1) ** 2 >= min(epsilon, epsilon**2) * (1 - 1e-9)
@@ -492,21 +643,38 @@ def test_metric_aware_needs_the_same_bits_at_every_budget():
     x = unit_vectors(600)[0]
     for epsilon in (0.5, 3.0, 20.0):
         errors = [
-            sstq.SSTQ(600, epsilon, bits=bits, channel="metric-aware", rate="paper").expected_mse(x).total
+            sstq.SSTQ(600, epsilon, bits=bits, channel="metric-aware", rate="paper")
+            .expected_mse(x)
+            .total
             for bits in (1, 2, 3, 4, 8)
         ]
         excess = np.array(errors) / errors[-1]
-        assert np.all(np.abs(excess - [3.2, 1.24, 1.04, 1.01, 1.0]) < [0.3, 0.03, 0.01, 0.01, 0.01])
+        assert np.all(
+            np.abs(excess - [3.2, 1.24, 1.04, 1.01, 1.0])
+            < [0.3, 0.03, 0.01, 0.01, 0.01]
+        )
 
 
 @pytest.mark.parametrize("codebook", ["uniform", "optimized"])
 def test_best_bits_of_the_flat_channel(codebook):
     # The prediction from the density against the errors of real mechanisms: no other b is better by 1 %.
     x = unit_vectors(600)[0]
-    for epsilon, expected in ((0.5, 1), (1.0, 1), (2.0, 2), (3.0, 2), (4.5, 3), (6.0, 3), (8.0, 4), (10.0, 5)):
+    for epsilon, expected in (
+        (0.5, 1),
+        (1.0, 1),
+        (2.0, 2),
+        (3.0, 2),
+        (4.5, 3),
+        (6.0, 3),
+        (8.0, 4),
+        (10.0, 5),
+    ):
         assert theory.best_flat_bits(epsilon, codebook) == expected
         chosen = range(1, 8)
-        errors = [sstq.SSTQ(600, epsilon, bits=bits, codebook=codebook).expected_mse(x).total for bits in chosen]
+        errors = [
+            sstq.SSTQ(600, epsilon, bits=bits, codebook=codebook).expected_mse(x).total
+            for bits in chosen
+        ]
         assert errors[expected - 1] <= 1.01 * min(errors)
 
 
@@ -515,7 +683,10 @@ def test_best_bits_of_the_flat_channel(codebook):
 
 def quadratic_descent(problem, step_size, rounds):
     """E‖∇F(w_t)‖² for F = L·w²/2 in one dimension, with all the noise allowed and the worse sign of the bias."""
-    curvature, power = problem.smoothness, problem.omega * problem.gradient_bound**2 + problem.sigma**2
+    curvature, power = (
+        problem.smoothness,
+        problem.omega * problem.gradient_bound**2 + problem.sigma**2,
+    )
     worst = np.zeros(rounds)
     for bias in (problem.zeta, -problem.zeta):
         mean, variance = math.sqrt(2 * problem.initial_gap / curvature), 0.0
@@ -523,7 +694,9 @@ def quadratic_descent(problem, step_size, rounds):
         for t in range(rounds):
             squares[t] = curvature**2 * (mean**2 + variance)
             mean -= step_size * (curvature * mean + bias)
-            variance = (1 - step_size * curvature) ** 2 * variance + step_size**2 * power / problem.clients
+            variance = (
+                1 - step_size * curvature
+            ) ** 2 * variance + step_size**2 * power / problem.clients
         worst = np.maximum(worst, squares)
     return worst
 
@@ -536,10 +709,14 @@ def test_descent_on_a_quadratic(smoothness, zeta):
         for omega in (0.0, 1.0, 100.0):
             for rounds in (1, 10, 100, 1000):
                 problem = theory.Descent(smoothness, gap, 10, 1.0, omega, 0.5, zeta)
-                squares = quadratic_descent(problem, theory.dsgd_step_size(problem, rounds), rounds)
+                squares = quadratic_descent(
+                    problem, theory.dsgd_step_size(problem, rounds), rounds
+                )
                 bound = theory.dsgd_bound(problem, rounds)
                 assert squares.mean() * 2 < bound
-                at = theory.dsgd_bound_at(problem, rounds, theory.dsgd_step_size(problem, rounds))
+                at = theory.dsgd_bound_at(
+                    problem, rounds, theory.dsgd_step_size(problem, rounds)
+                )
                 assert squares.mean() * 2 < at <= bound * (1 + 1e-9)
 
 
@@ -551,7 +728,12 @@ def test_bound_of_theorem_6_2_is_attained_to_a_factor_two():
 
 def test_noise_of_private_gradients():
     # Corollary 6.3: ω·G² bounds the error of any gradient of norm G, and so does ω of Theorem 4.3 per unit of clip.
-    known = {"smoothness": 1.0, "initial_gap": 1.0, "clients": 10, "gradient_bound": 2.0}
+    known = {
+        "smoothness": 1.0,
+        "initial_gap": 1.0,
+        "clients": 10,
+        "gradient_bound": 2.0,
+    }
     descent = theory.flat_descent(100, 3.0, 2, **known)
     assert descent.zeta == 0
     assert largest_error(sstq.SSTQ(100, 3.0, bits=2, clip=2.0)) < descent.omega * 2.0**2
@@ -564,7 +746,9 @@ def test_gradients_may_be_clipped_for_ever():
     outcomes = np.array([[100.0]] + [[-1.0]] * 100)
     assert outcomes.mean() == pytest.approx(0)
     clip = math.sqrt(np.mean(outcomes**2))
-    assert sstq.SSTQ(1, 3.0, bits=2, clip=clip).expected_mse(outcomes).bias2 == pytest.approx(0.79, abs=0.01)
+    assert sstq.SSTQ(1, 3.0, bits=2, clip=clip).expected_mse(
+        outcomes
+    ).bias2 == pytest.approx(0.79, abs=0.01)
 
 
 def test_corollary_6_3_drops_the_one():
@@ -587,21 +771,29 @@ def test_remark_f_1_needs_short_steps():
     problem = theory.Descent(1.0, 1.0, 1, 1.0, 0.0)
     printed = 4 * 1.0 / (3.0 * 20)
     assert quadratic_descent(problem, 3.0, 20).mean() > 1000 * printed
-    with pytest.raises(ValueError, match=r"step_size must be a number in \[1e-100, 0.25\], got 3.0"):
+    with pytest.raises(
+        ValueError, match=r"step_size must be a number in \[1e-100, 0.25\], got 3.0"
+    ):
         theory.dsgd_bound_at(problem, 20, 3.0)
 
 
 def test_asymptotic_rate_begins_where_the_step_is_no_longer_bounded():
     # Theorem 6.2: from T₀ on the step is √(Δ₀/(LVT)), and the rate is the bound without its first term.
-    problem = theory.Descent(1.0, 2.0, clients=100, gradient_bound=1.0, omega=50.0, zeta=0.1)
+    problem = theory.Descent(
+        1.0, 2.0, clients=100, gradient_bound=1.0, omega=50.0, zeta=0.1
+    )
     first = math.ceil(theory.dsgd_burn_in(problem))
     assert theory.dsgd_step_size(problem, first - 1) == 1 / 4
     assert theory.dsgd_step_size(problem, first + 1) < 1 / 4
     for rounds in (first, 10 * first):
-        squares = quadratic_descent(problem, theory.dsgd_step_size(problem, rounds), rounds)
+        squares = quadratic_descent(
+            problem, theory.dsgd_step_size(problem, rounds), rounds
+        )
         assert squares.mean() < theory.dsgd_rate(problem, rounds)
         assert theory.dsgd_rate(problem, rounds) == pytest.approx(
-            theory.dsgd_bound_at(problem, rounds, theory.dsgd_step_size(problem, rounds))
+            theory.dsgd_bound_at(
+                problem, rounds, theory.dsgd_step_size(problem, rounds)
+            )
         )
     with pytest.raises(ValueError, match="rounds must be at least T₀"):
         theory.dsgd_rate(problem, first - 1)
@@ -614,7 +806,11 @@ def test_rounds_needed_grow_with_the_noise():
     for omega in (0.0, 50.0, 5000.0):
         problem = theory.Descent(1.0, 2.0, clients=100, gradient_bound=1.0, omega=omega)
         rounds[omega] = theory.dsgd_rounds(problem, 0.01)
-        assert theory.dsgd_bound(problem, rounds[omega]) <= 0.01 < theory.dsgd_bound(problem, rounds[omega] - 1)
+        assert (
+            theory.dsgd_bound(problem, rounds[omega])
+            <= 0.01
+            < theory.dsgd_bound(problem, rounds[omega] - 1)
+        )
     assert rounds[5000.0] / rounds[50.0] == pytest.approx(100, rel=0.05)
     with pytest.raises(ValueError, match=r"target must be above 2ζ² = 0\.02"):
         theory.dsgd_rounds(theory.Descent(1.0, 2.0, 100, 1.0, 50.0, zeta=0.1), 0.02)
@@ -629,11 +825,15 @@ def test_server_cap_is_not_rare():
     assert theory.server_cap_bias(1.0, noise, 500, cap=10.0) > 0.85
 
 
-@pytest.mark.parametrize(("norm", "noise", "dim"), [(1.0, 3.0, 20), (5.0, 1.0, 4), (0.5, 10.0, 300)])
+@pytest.mark.parametrize(
+    ("norm", "noise", "dim"), [(1.0, 3.0, 20), (5.0, 1.0, 4), (0.5, 10.0, 300)]
+)
 def test_bias_of_a_servers_cap(norm, noise, dim, seed):
     # Remark 7.1 against simulation; five standard errors fail for one seed in a million.
     rng = np.random.default_rng(seed)
-    means = norm * np.eye(1, dim)[0] + noise / math.sqrt(dim) * rng.standard_normal((40_000, dim))
+    means = norm * np.eye(1, dim)[0] + noise / math.sqrt(dim) * rng.standard_normal(
+        (40_000, dim)
+    )
     capped = means * np.minimum(1, 2.0 / np.linalg.norm(means, axis=1, keepdims=True))
     lost = (means - capped)[:, 0]
     bias = theory.server_cap_bias(norm, noise, dim, cap=2.0)
@@ -662,11 +862,15 @@ def test_vqsgd_error(epsilon):
     for dim in (1, 10, 1000, 100_000):
         mechanism = sstq.mechanism("vqsgd", dim=dim, epsilon=epsilon, clip=0.2)
         exact = mechanism.expected_mse(np.full(dim, 0.2 * dim**-0.5)).total
-        assert exact == pytest.approx(theory.vqsgd_mse(dim, epsilon, clip=0.2), rel=1e-6)
+        assert exact == pytest.approx(
+            theory.vqsgd_mse(dim, epsilon, clip=0.2), rel=1e-6
+        )
         assert exact > theory.vqsgd_mse_bound(dim, epsilon, clip=0.2)
         if epsilon <= 1 and dim >= 10:
             assert 1.35 < exact / 0.04 / (dim**3 / epsilon**2) < 9
-    assert theory.vqsgd_mse(10**6, 1.0) == pytest.approx(theory.vqsgd_mse_bound(10**6, 1.0), rel=1e-4)
+    assert theory.vqsgd_mse(10**6, 1.0) == pytest.approx(
+        theory.vqsgd_mse_bound(10**6, 1.0), rel=1e-4
+    )
 
 
 def test_vqsgd_is_not_cubic_for_large_budgets():
@@ -685,7 +889,9 @@ def test_a_simplex_is_worse_than_a_cross_polytope():
     vertices *= math.sqrt(dim) / np.linalg.norm(vertices[0])
     reach = np.max(vertices @ -vertices[0]) / np.linalg.norm(vertices[0])
     assert reach == pytest.approx(dim**-0.5)
-    assert theory.simplex_mse(2000, 1.0) / theory.simplex_mse(1000, 1.0) == pytest.approx(16, rel=0.01)
+    assert theory.simplex_mse(2000, 1.0) / theory.simplex_mse(
+        1000, 1.0
+    ) == pytest.approx(16, rel=0.01)
     needed = dim * math.sqrt(dim) * reach
     noise = (needed / theory.probability_gap(dim + 1, 1.0)) ** 2
     assert theory.simplex_mse(dim, 1.0) == pytest.approx(noise - 1)
@@ -698,7 +904,9 @@ def test_both_flat_variants_are_not_alike():
     # Fails as printed: “both Flat-RR variants still incur MSE far above the Metric-Aware variant (by 27–30×)”.
     def ratios(method):
         numbers = (
-            paper_number("mse", f"d = {dim}", name).value for dim in (100, 10_000) for name in (method, "sstq-metric")
+            paper_number("mse", f"d = {dim}", name).value
+            for dim in (100, 10_000)
+            for name in (method, "sstq-metric")
         )
         first, metric, second, metric_later = numbers
         return first / metric, second / metric_later
@@ -715,16 +923,26 @@ def test_printed_sqkr_is_not_the_rule():
         x = np.random.default_rng(0).standard_normal(dim)
         x *= 0.2 / np.linalg.norm(x)
         errors = {
-            k: sstq.mechanism("sqkr", dim=dim, epsilon=3.0, clip=0.2, k=k, kashin="paper").expected_mse(x).total
+            k: sstq.mechanism(
+                "sqkr", dim=dim, epsilon=3.0, clip=0.2, k=k, kashin="paper"
+            )
+            .expected_mse(x)
+            .total
             for k in (3, rule)
         }
         assert errors[rule] == pytest.approx(by_the_rule, rel=0.01)
-        assert errors[3] == pytest.approx(paper_number("mse", f"d = {dim}", "sqkr-3").value, rel=0.01)
+        assert errors[3] == pytest.approx(
+            paper_number("mse", f"d = {dim}", "sqkr-3").value, rel=0.01
+        )
 
 
 def test_errors_quadruple_and_double_in_the_limit():
     # The abstract: O(4^b), O(2^b) and O(1). The factors per bit at b = 9 → 10, and how far from them b = 3 → 4 is.
-    limits = {"flat, uniform": (4, 1.61), "flat, optimized": (2, 1.30), "metric-aware (shrinks)": (1, 0.97)}
+    limits = {
+        "flat, uniform": (4, 1.61),
+        "flat, optimized": (2, 1.30),
+        "metric-aware (shrinks)": (1, 0.97),
+    }
     for row in bit_widths((3.0,), (3, 4)):
         if row["bits"] == 4 and row["label"] in limits:
             assert row["growth"] == pytest.approx(limits[row["label"]][1], abs=0.005)
@@ -745,7 +963,11 @@ def test_communication_table(dim):
 def test_sqkr_needs_more_bits(dim, bits):
     # Fails as printed: 64 and 72 bits leave room for an index below d; the coordinates are N.
     assert sstq.mechanism("sqkr", dim=dim, epsilon=3.0, k=4).message_bits == bits
-    assert paper_number("bits", f"d = {dim}", "sqkr").value == 4 * ((dim - 1).bit_length() + 1) < bits
+    assert (
+        paper_number("bits", f"d = {dim}", "sqkr").value
+        == 4 * ((dim - 1).bit_length() + 1)
+        < bits
+    )
 
 
 def order_constants(row, budgets, **arguments):
@@ -766,7 +988,11 @@ def order_constants(row, budgets, **arguments):
         ("privunit", {"name": "privunit"}, 7),
         ("sstq flat", {"name": "sstq", "bits": 2, "codebook": "uniform"}, 3),
         ("sstq flat optimized", {"name": "sstq", "bits": 2}, 8),
-        ("sstq metric-aware", {"name": "sstq", "bits": 2, "channel": "metric-aware", "rate": "paper"}, 1.3),
+        (
+            "sstq metric-aware",
+            {"name": "sstq", "bits": 2, "channel": "metric-aware", "rate": "paper"},
+            1.3,
+        ),
     ],
 )
 def test_orders_hold_up_to_one(row, arguments, largest):
@@ -793,8 +1019,12 @@ def test_nothing_unbiased_is_below_the_optimum():
         least = theory.least_unbiased_mse(dim, epsilon, clip=0.2)
         x = 0.2 * unit_vectors(dim)[0]
         for name in ("privunitg", "vqsgd", "sqkr", "sstq", "projunit"):
-            assert sstq.mechanism(name, dim=dim, epsilon=epsilon, clip=0.2).expected_mse(x).total >= least * (1 - 1e-9)
-        assert sstq.FrameUnit(dim, epsilon, clip=0.2).expected_mse(x).variance == pytest.approx(least, rel=0.12)
+            assert sstq.mechanism(
+                name, dim=dim, epsilon=epsilon, clip=0.2
+            ).expected_mse(x).total >= least * (1 - 1e-9)
+        assert sstq.FrameUnit(dim, epsilon, clip=0.2).expected_mse(
+            x
+        ).variance == pytest.approx(least, rel=0.12)
 
 
 def test_privunit_in_fewer_bits(seed):
@@ -824,12 +1054,30 @@ LOPSIDED = Codebook("lopsided", [-1.0, 0.5, 0.6, 1.0])
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: theory.flat_mse_bound(500, 3.0, 4, level=2.0), r"level must be a number in \[2.02386, .*got 2.0"),
-        (lambda: theory.flat_mse_bound(500, 3.0, 13), r"bits must be an integer in \[1, 12\], got 13"),
-        (lambda: theory.flat_second_moment(LOPSIDED, 3.0, Density.uniform()), "add up to 0, got 1.1"),
-        (lambda: theory.metric_aware_mse_bound(9, 3.0, 4, gap_constant=0.5), r"gap_constant must be .*got 0.5"),
-        (lambda: theory.least_level_of(HadamardFrame(4, 8), np.zeros(4)), "x must be finite, not zero"),
-        (lambda: theory.Descent(1.0, 1.0, 1, 1.0, -1.0), r"omega must be a number in .*got -1.0"),
+        (
+            lambda: theory.flat_mse_bound(500, 3.0, 4, level=2.0),
+            r"level must be a number in \[2.02386, .*got 2.0",
+        ),
+        (
+            lambda: theory.flat_mse_bound(500, 3.0, 13),
+            r"bits must be an integer in \[1, 12\], got 13",
+        ),
+        (
+            lambda: theory.flat_second_moment(LOPSIDED, 3.0, Density.uniform()),
+            "add up to 0, got 1.1",
+        ),
+        (
+            lambda: theory.metric_aware_mse_bound(9, 3.0, 4, gap_constant=0.5),
+            r"gap_constant must be .*got 0.5",
+        ),
+        (
+            lambda: theory.least_level_of(HadamardFrame(4, 8), np.zeros(4)),
+            "x must be finite, not zero",
+        ),
+        (
+            lambda: theory.Descent(1.0, 1.0, 1, 1.0, -1.0),
+            r"omega must be a number in .*got -1.0",
+        ),
     ],
 )
 def test_conditions_are_checked(call, message):

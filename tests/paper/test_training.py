@@ -16,7 +16,15 @@ def blobs(clients=20, seed=0):
     labels = rng.integers(0, 3, 900)
     centres = np.array([[2.0, 0.0], [-1.0, 1.7], [-1.0, -1.7]])
     x = (centres[labels] + 0.5 * rng.standard_normal((900, 2))).astype(np.float32)
-    return Problem("blobs", HiddenLayer(2, 8, 3), x, labels, iid_partition(900, clients, seed), x, labels)
+    return Problem(
+        "blobs",
+        HiddenLayer(2, 8, 3),
+        x,
+        labels,
+        iid_partition(900, clients, seed),
+        x,
+        labels,
+    )
 
 
 def run(problem, mechanism, rounds=30, **options):
@@ -55,10 +63,18 @@ def test_training_without_privacy_learns_and_reports():
 
 def test_all_but_the_noise_is_a_function_of_the_seed():
     problem = blobs()
-    runs = [run(problem, frameunit(problem), rounds=4, seed=1, private_seed=p)[-1].parameters for p in (1, 1, 2)]
+    runs = [
+        run(problem, frameunit(problem), rounds=4, seed=1, private_seed=p)[
+            -1
+        ].parameters
+        for p in (1, 1, 2)
+    ]
     np.testing.assert_array_equal(runs[0], runs[1])
     assert np.any(runs[0] != runs[2])
-    secret = [run(problem, frameunit(problem), rounds=2, seed=1)[-1].parameters for _ in range(2)]
+    secret = [
+        run(problem, frameunit(problem), rounds=2, seed=1)[-1].parameters
+        for _ in range(2)
+    ]
     assert np.any(secret[0] != secret[1])
 
 
@@ -106,7 +122,9 @@ def test_the_total_is_that_of_the_answers(answers):
     history = run(problem, mechanism, rounds=12, participation=answers)
     assert history[-1].epsilon == 2.0 * answers
     assert history[-1].bits == answers * mechanism.message_bits
-    assert [report.answers for report in history] == [Cohorts(60, 12, answers).answers_after(n) for n in range(13)]
+    assert [report.answers for report in history] == [
+        Cohorts(60, 12, answers).answers_after(n) for n in range(13)
+    ]
 
 
 def test_cohorts_learn_at_a_total_of_one_answer(seed):
@@ -117,6 +135,13 @@ def test_cohorts_learn_at_a_total_of_one_answer(seed):
     nearly normal errors exceed 5 times their mean less than once in 1e20 runs.
     """
     problem = blobs(clients=600)
-    history = run(problem, frameunit(problem), rounds=40, batch=1, participation="once", private_seed=seed)
+    history = run(
+        problem,
+        frameunit(problem),
+        rounds=40,
+        batch=1,
+        participation="once",
+        private_seed=seed,
+    )
     assert history[-1].epsilon == 8.0
     assert history[-1].accuracy > 0.7

@@ -31,7 +31,9 @@ def second_moment(epsilon, blocks):
         mass = math.expm1(epsilon) * kappa / (kappa * math.exp(epsilon) + 1 - kappa)
         return (mass * stats.norm.pdf(stats.norm.isf(share)) / share) ** -2
 
-    return minimize_scalar(loss, bounds=(1e-6, 0.5), method="bounded", options={"xatol": 1e-9}).fun
+    return minimize_scalar(
+        loss, bounds=(1e-6, 0.5), method="bounded", options={"xatol": 1e-9}
+    ).fun
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 3.0, 6.0])
@@ -66,7 +68,8 @@ def test_class_means_have_the_predicted_noise(seed):
         ratios[number] = np.mean((means - centers) ** 2) / found.noise**2
     freedom = repeats * classes * size / 2
     low, high = stats.chi2.ppf([5e-7, 1 - 5e-7], freedom) / freedom
-    assert 0.95 * low < ratios.mean() < 1.05 * high  # the prediction itself is good to 5 % in so few dimensions
+    # the prediction itself is good to 5 % in so few dimensions
+    assert 0.95 * low < ratios.mean() < 1.05 * high
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 6.0])
@@ -75,7 +78,9 @@ def test_directions_are_those_of_water_filling(epsilon):
     needs = found.noise**2 * np.arange(1, 442)
     # The water level at which the shares of the first p directions sum to 1; noise hardly depends on their number.
     levels = (1 + np.cumsum(needs)) / np.arange(1, 442)
-    assert found.mechanism.dim == pytest.approx(np.flatnonzero(needs < levels)[-1] + 1, rel=0.1, abs=1)
+    assert found.mechanism.dim == pytest.approx(
+        np.flatnonzero(needs < levels)[-1] + 1, rel=0.1, abs=1
+    )
     assert plan(**{**FASHION, "epsilon": epsilon, "dim": 2}).mechanism.dim == 2
 
 
@@ -97,7 +102,9 @@ def test_impossible_classifiers_are_refused(changes, message):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [{"clients": 100}, {"classes": 1000, "epsilon": 1.0}])
+@pytest.mark.parametrize(
+    "changes", [{"clients": 100}, {"classes": 1000, "epsilon": 1.0}]
+)
 def test_every_remedy_is_feasible(changes):
     verdict = plan(**{**FASHION, **changes}).verdict()
     assert not verdict.feasible
@@ -119,7 +126,9 @@ def test_the_line_of_python_learns():
 def test_the_chance_of_a_classifier_grows_with_people_and_epsilon():
     """As fitted: two classes need a noise below 0.085 for a chance of 1/2, many classes hardly any."""
     task = {"classes": 2, "dim": 60, "epsilon": 1.0}
-    chances = [plan(clients=clients, **task).chance for clients in (1000, 10_000, 100_000)]
+    chances = [
+        plan(clients=clients, **task).chance for clients in (1000, 10_000, 100_000)
+    ]
     assert chances == sorted(chances)
     assert chances[0] < 0.5 < chances[-1]
     assert plan(clients=1000, **task | {"epsilon": 3.0}).chance > chances[0]
@@ -138,11 +147,33 @@ def test_the_command_plans_a_classifier(tmp_path):
     options = ("--classes", 10, "--dim", 441, "--clients", 59_000, "--epsilon", 3)
     result = run(*options, "-o", tmp_path / "m.json")
     found = plan(**FASHION)
-    assert facts(result)["chance to beat the most frequent class"] == f"{found.chance:.2f}; likely from 0.5 on"
-    assert facts(result)["noise per coordinate of a class mean"].startswith(f"{found.noise:.3g} ")
+    assert (
+        facts(result)["chance to beat the most frequent class"]
+        == f"{found.chance:.2f}; likely from 0.5 on"
+    )
+    assert facts(result)["noise per coordinate of a class mean"].startswith(
+        f"{found.noise:.3g} "
+    )
     assert sstq.from_json((tmp_path / "m.json").read_text()) == found.mechanism
-    refused = run("--classes", 10, "--dim", 441, "--clients", 90, "--epsilon", 3, "-o", tmp_path / "no.json", code=1)
+    refused = run(
+        "--classes",
+        10,
+        "--dim",
+        441,
+        "--clients",
+        90,
+        "--epsilon",
+        3,
+        "-o",
+        tmp_path / "no.json",
+        code=1,
+    )
     assert "--clients " in refused.stdout
     assert not (tmp_path / "no.json").exists()
-    assert "need --clients and --epsilon" in run("--classes", 10, "--dim", 441, code=2).stderr
-    assert "error: --classes must be" in run("--classes", 1, *options[2:], code=2).stderr
+    assert (
+        "need --clients and --epsilon"
+        in run("--classes", 10, "--dim", 441, code=2).stderr
+    )
+    assert (
+        "error: --classes must be" in run("--classes", 1, *options[2:], code=2).stderr
+    )

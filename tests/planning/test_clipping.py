@@ -14,7 +14,9 @@ SHAPES = {
     "log-normal": lambda rng, n: rng.lognormal(sigma=0.5, size=n),
     "equal": lambda rng, n: rng.normal(1.0, 0.03, size=n),
     "heavy tail": lambda rng, n: 0.5 * (1 + rng.pareto(2.0, size=n)),
-    "two kinds": lambda rng, n: np.where(rng.random(n) < 0.05, 20.0, 1.0) * rng.lognormal(sigma=0.2, size=n),
+    "two kinds": lambda rng, n: (
+        np.where(rng.random(n) < 0.05, 20.0, 1.0) * rng.lognormal(sigma=0.2, size=n)
+    ),
 }
 
 
@@ -42,9 +44,16 @@ def test_the_suggested_clip_is_the_best(shape, seed):
     # The rule of thumb, which the module proves.
     assert error(np.quantile(norms, 1 - rate)) < 1.62 * best
 
-    survey = sstq.Survey(epsilon=1.0, questions={"norm": sstq.Number(math.log(0.02), math.log(50.0), bins=16)})
+    survey = sstq.Survey(
+        epsilon=1.0,
+        questions={"norm": sstq.Number(math.log(0.02), math.log(50.0), bins=16)},
+    )
     logs = np.log(norms).clip(math.log(0.02), math.log(50.0))
-    found = survey.aggregator().update(survey.encode({"norm": logs}, rng=rng)).mean()["norm"]
+    found = (
+        survey.aggregator()
+        .update(survey.encode({"norm": logs}, rng=rng))
+        .mean()["norm"]
+    )
     last = np.flatnonzero(found.cdf_band()[1] < 1).max()
     weights = np.diff(np.where(np.arange(16) <= last, found.cdf, 1.0), prepend=0)
     from_survey = suggest_clip(np.exp(found.edges), mechanism, count, weights=weights)
@@ -65,20 +74,32 @@ def test_weights_count_norms_and_bins():
 @pytest.mark.parametrize("name", ["sstq", "frameunit"])
 def test_the_noise_is_that_of_the_mechanism_at_the_suggested_clip(name):
     norms = np.random.default_rng(0).lognormal(sigma=0.5, size=5000)
-    choice = suggest_clip(norms, sstq.mechanism(name, dim=50, epsilon=3.0, clip=7.0), 10_000)
+    choice = suggest_clip(
+        norms, sstq.mechanism(name, dim=50, epsilon=3.0, clip=7.0), 10_000
+    )
     built = sstq.mechanism(name, dim=50, epsilon=3.0, clip=choice.clip)
-    assert choice.noise == pytest.approx(built.typical_error(clients=10_000).total ** 0.5, rel=1e-4)
+    assert choice.noise == pytest.approx(
+        built.typical_error(clients=10_000).total ** 0.5, rel=1e-4
+    )
 
 
 def test_the_clip_grows_with_the_clients():
-    norms, mechanism = np.random.default_rng(0).lognormal(size=5000), sstq.SSTQ(dim=100, epsilon=3.0, bits=2)
-    clips = [suggest_clip(norms, mechanism, n).clip for n in (1000, 10_000, 100_000, 10**6)]
+    norms, mechanism = (
+        np.random.default_rng(0).lognormal(size=5000),
+        sstq.SSTQ(dim=100, epsilon=3.0, bits=2),
+    )
+    clips = [
+        suggest_clip(norms, mechanism, n).clip for n in (1000, 10_000, 100_000, 10**6)
+    ]
     assert clips == sorted(set(clips))
 
 
 def test_notes_name_a_remedy():
     mechanism = sstq.SSTQ(dim=100, epsilon=3.0, bits=2)
-    assert "a wider range" in suggest_clip([0.0, 1.0, 1.001], mechanism, 10**9, weights=[0, 1]).note
+    assert (
+        "a wider range"
+        in suggest_clip([0.0, 1.0, 1.001], mechanism, 10**9, weights=[0, 1]).note
+    )
     assert "use more clients" in suggest_clip([1.0], mechanism, 10).note
     assert not suggest_clip([0.0, 1.0, 2.0], mechanism, 10**6, weights=[1, 1e-9]).note
 
@@ -100,17 +121,26 @@ def test_bad_distributions_are_refused(norms, weights, message):
 
 
 def test_a_suggestion_from_the_command_line(tmp_path):
-    vectors = np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32) / 4
+    vectors = (
+        np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32) / 4
+    )
     np.save(tmp_path / "vectors.npy", vectors)
-    (tmp_path / "mechanism.json").write_text(sstq.SSTQ(dim=16, epsilon=3.0, bits=2).to_json())
+    (tmp_path / "mechanism.json").write_text(
+        sstq.SSTQ(dim=16, epsilon=3.0, bits=2).to_json()
+    )
 
     def run(*arguments):
         return CliRunner().invoke(app, ["clip", *map(str, arguments)])
 
     given = (tmp_path / "vectors.npy", "-m", tmp_path / "mechanism.json")
-    choice = suggest_clip(np.linalg.norm(vectors, axis=1), sstq.SSTQ(dim=16, epsilon=3.0, bits=2), 10**5)
+    choice = suggest_clip(
+        np.linalg.norm(vectors, axis=1), sstq.SSTQ(dim=16, epsilon=3.0, bits=2), 10**5
+    )
     shown = run(*given, "--clients", 10**5)
     assert f"clip\t{choice.clip:.4g}\n" in shown.stdout
     assert "times clip for every clip" in run(*given, "--clients", 3).stderr
     refused = run(*given, "--columns", "x")
-    assert (refused.exit_code, "--columns must be left out" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "--columns must be left out" in refused.stderr) == (
+        2,
+        True,
+    )

@@ -52,24 +52,35 @@ def test_the_prediction_agrees_with_the_exact_error_of_the_mechanism(options):
     x = found.request.clip * typical(np.random.default_rng(5), found.mechanism.dim)
     exact = found.build().expected_mse(x, clients=found.clients)
     assert found.standard_deviation**2 == pytest.approx(exact.variance, rel=0.01)
-    assert found.bias**2 == pytest.approx(exact.bias2, rel=0.1, abs=1e-9 * found.request.clip**2)
+    assert found.bias**2 == pytest.approx(
+        exact.bias2, rel=0.1, abs=1e-9 * found.request.clip**2
+    )
 
 
-@pytest.mark.parametrize(("dim", "epsilon", "clients"), [(256, 1.0, 1), (5000, 6.0, 10**6), (2, 3.0, 10**6)])
+@pytest.mark.parametrize(
+    ("dim", "epsilon", "clients"), [(256, 1.0, 1), (5000, 6.0, 10**6), (2, 3.0, 10**6)]
+)
 def test_frames_are_those_that_frameunit_recommends(dim, epsilon, clients):
     best = best_candidate(dim, epsilon, clients, None)
     assert best.name == "frameunit"
-    assert best.frames == best.wanted_frames == FrameUnit(dim, epsilon).frames_for(clients)
+    assert (
+        best.frames == best.wanted_frames == FrameUnit(dim, epsilon).frames_for(clients)
+    )
     assert best.mse == pytest.approx(best.build().typical_error(clients).total)
     assert best.bits == best.build().message_bits
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("dim", "bits", "clients"), [(2, None, 1), (2, None, 10**6), (1000, 12, 1)])
+@pytest.mark.parametrize(
+    ("dim", "bits", "clients"), [(2, None, 1), (2, None, 10**6), (1000, 12, 1)]
+)
 def test_what_is_left_out_of_a_quick_search_could_not_win(dim, bits, clients):
     for epsilon in (0.02, 3.0, 20.0):
         best = best_candidate(dim, epsilon, clients, bits)
-        assert all(best.mse <= one.mse for one in _without_frames(dim, epsilon, clients, bits, 0.0))
+        assert all(
+            best.mse <= one.mse
+            for one in _without_frames(dim, epsilon, clients, bits, 0.0)
+        )
 
 
 # --- the four questions ---
@@ -107,7 +118,9 @@ def test_no_shorter_message_has_the_target_error():
     found = plan(200, 5000, 3.0, target_error=share * best)
     assert found.solved_for == "bits"
     assert found.relative_error <= share * best * (1 + 1e-9)
-    with pytest.raises(ValueError, match=r"target_error must be at least|bits must be at least"):
+    with pytest.raises(
+        ValueError, match=r"target_error must be at least|bits must be at least"
+    ):
         plan(200, 5000, 3.0, target_error=share * best, bits=found.bits - 1)
 
 
@@ -171,13 +184,19 @@ def test_the_spec_and_the_line_of_python_are_the_mechanism(case):
     assert built.name == CHOSEN.get(case, "frameunit")
     assert sstq.from_json(built.to_json()) == built
     assert eval(found.python(), {"sstq": sstq}) == built  # noqa: S307
-    assert (built.dim, built.clip) == (PLANNED[case]["dim"], PLANNED[case].get("clip", 1.0))
+    assert (built.dim, built.clip) == (
+        PLANNED[case]["dim"],
+        PLANNED[case].get("clip", 1.0),
+    )
     assert built.epsilon == found.epsilon <= PLANNED[case]["epsilon"]
 
 
 @pytest.mark.slow
 def test_trade_offs_are_told():
-    assert "with 16 bits it would be negligible" in plan(200, 2000, 3.0, bits=10).explanation
+    assert (
+        "with 16 bits it would be negligible"
+        in plan(200, 2000, 3.0, bits=10).explanation
+    )
     assert "fresh frame_seed" in plan(2000, 100, 3.0).explanation
     assert "shortest" in plan(200, 2000, 3.0, target_error=1.0).explanation
 
@@ -191,9 +210,15 @@ def test_trade_offs_are_told():
         ({"dim": 1000}, "two of epsilon=.* must be given"),
         ({"dim": 0, "clients": 10, "epsilon": 1.0}, r"dim must be an integer in \[1, "),
         ({"dim": 1000, "clients": 0, "epsilon": 1.0}, "clients must be"),
-        ({"dim": 1000, "clients": 10, "epsilon": 21.0}, r"epsilon must be a number in \[0.01, 20\]"),
+        (
+            {"dim": 1000, "clients": 10, "epsilon": 21.0},
+            r"epsilon must be a number in \[0.01, 20\]",
+        ),
         ({"dim": 1000, "clients": 10, "target_error": -1.0}, "target_error must be"),
-        ({"dim": 1000, "clients": 10, "epsilon": 1.0, "trust": "aggregator"}, "trust must be 'local'"),
+        (
+            {"dim": 1000, "clients": 10, "epsilon": 1.0, "trust": "aggregator"},
+            "trust must be 'local'",
+        ),
         (
             {"dim": 1000, "clients": 10, "epsilon": 1.0, "bits": 9},
             "bits must be at least 11 for dim = 1000, got 9: the index alone takes 10",
@@ -206,7 +231,10 @@ def test_trade_offs_are_told():
             {"dim": 1000, "clients": 10, "target_error": 0.1},
             "target_error must be at least .* at epsilon = 20, got 0.1; [0-9]+ clients would have it",
         ),
-        ({"dim": 1000, "clients": 10, "rounds": 1000, "epsilon": 1.0}, "pass rounds=(99|100)$"),
+        (
+            {"dim": 1000, "clients": 10, "rounds": 1000, "epsilon": 1.0},
+            "pass rounds=(99|100)$",
+        ),
         (
             {"dim": 1000, "clients": 10, "epsilon": 1.0, "mean_norm": 1.5},
             "mean_norm must be a number in .*, 1], got 1.5",
@@ -242,7 +270,9 @@ def run(*arguments, code=0):
 
 def test_the_command_prints_facts_and_writes_a_spec_that_encodes(tmp_path):
     spec = tmp_path / "spec.json"
-    result = run("--dim", 300, "--clients", 1000, "--epsilon", 12, "--rounds", 4, "-o", spec)
+    result = run(
+        "--dim", 300, "--clients", 1000, "--epsilon", 12, "--rounds", 4, "-o", spec
+    )
     facts = dict(line.split("\t", 1) for line in result.stdout.splitlines())
     found = plan(300, 1000, 12.0, rounds=4)
     assert facts["mechanism"] == f"{found.label}, {found.bits} bits per message"
@@ -253,5 +283,14 @@ def test_the_command_prints_facts_and_writes_a_spec_that_encodes(tmp_path):
     assert facts["mechanism in python"] == found.python()
     assert sstq.from_json(spec.read_text()) == found.mechanism
     np.save(tmp_path / "vectors.npy", np.ones((3, 300)))
-    encoded = ["encode", tmp_path / "vectors.npy", "--mechanism", spec, "--output", tmp_path / "messages.sstq"]
-    assert CliRunner().invoke(app, [str(argument) for argument in encoded]).exit_code == 0
+    encoded = [
+        "encode",
+        tmp_path / "vectors.npy",
+        "--mechanism",
+        spec,
+        "--output",
+        tmp_path / "messages.sstq",
+    ]
+    assert (
+        CliRunner().invoke(app, [str(argument) for argument in encoded]).exit_code == 0
+    )

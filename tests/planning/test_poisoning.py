@@ -18,7 +18,10 @@ CLIP = 0.5
 
 def mean_of(mechanism, columns):
     """What the mechanism's own aggregator makes of crafted messages, after its own checks."""
-    columns = tuple(np.asarray(c).astype(f.dtype) for f, c in zip(mechanism.layout.fields, columns, strict=True))
+    columns = tuple(
+        np.asarray(c).astype(f.dtype)
+        for f, c in zip(mechanism.layout.fields, columns, strict=True)
+    )
     raw = mechanism.layout.pack(columns)
     aggregator = mechanism.aggregator()
     aggregator.update(mechanism.messages_from_bytes(raw, len(columns[0])))
@@ -37,14 +40,20 @@ def random_messages(mechanism, count, rng):
             if field.name == "norm":
                 values = np.ones(shape)
             elif mechanism.name == "privunitg":
-                values *= mechanism.largest_norm * (1 - 1e-6) / np.linalg.norm(values, axis=1, keepdims=True)
+                values *= (
+                    mechanism.largest_norm
+                    * (1 - 1e-6)
+                    / np.linalg.norm(values, axis=1, keepdims=True)
+                )
             else:
                 values /= np.linalg.norm(values, axis=1, keepdims=True)
         else:
             values = rng.integers(0, field.limit, size=shape, dtype=np.uint64)
         columns.append(values.astype(field.dtype))
     if mechanism.name == "sstq":
-        columns[0] = rng.choice(np.flatnonzero(mechanism.channel.used), size=count).astype(columns[0].dtype)
+        columns[0] = rng.choice(
+            np.flatnonzero(mechanism.channel.used), size=count
+        ).astype(columns[0].dtype)
     if mechanism.name == "groupunit" and mechanism.share_sets is not None:
         columns[0] %= mechanism.share_sets.codes
     return mechanism.messages_from_columns(tuple(columns), simulated=True)
@@ -61,11 +70,16 @@ def test_no_valid_message_is_larger_than_the_bound(case, seed):
 @pytest.mark.parametrize("case", CASES)
 def test_no_honest_expectation_is_larger_than_the_bound(case, seed):
     mechanism = build(case, clip=CLIP)
-    x = np.concatenate(list(structured_vectors(mechanism.dim, np.random.default_rng(seed)).values()))
+    x = np.concatenate(
+        list(structured_vectors(mechanism.dim, np.random.default_rng(seed)).values())
+    )
     rows = CLIP * np.concatenate([x, 5 * x])
     means, _ = mechanism.row_error(read_in_turn(mechanism, rows))
     # A certified representation is exact to 1e-3 of clip.
-    assert np.linalg.norm(means, axis=1).max() <= mechanism.largest_honest_mean() + 1e-3 * CLIP
+    assert (
+        np.linalg.norm(means, axis=1).max()
+        <= mechanism.largest_honest_mean() + 1e-3 * CLIP
+    )
 
 
 def longest_row(mechanism):
@@ -84,7 +98,9 @@ def worst_frameunit(mechanism, count):
 
 def worst_sqkr(mechanism, count):
     index = np.full((count, mechanism.k), longest_row(mechanism))
-    return np.full(count, (1 << mechanism.k) - 1), index if mechanism.k > 1 else index[:, 0]
+    return np.full(count, (1 << mechanism.k) - 1), index if mechanism.k > 1 else index[
+        :, 0
+    ]
 
 
 def hadamard_signs(frame):
@@ -112,7 +128,10 @@ WORST = {
     "sqkr/dense": worst_dense,
     "privunit": unit_vectors,
     "privunitg": lambda mechanism, count: (
-        np.full((count, mechanism.dim), (1 - 1e-6) * mechanism.largest_norm / mechanism.dim**0.5),
+        np.full(
+            (count, mechanism.dim),
+            (1 - 1e-6) * mechanism.largest_norm / mechanism.dim**0.5,
+        ),
     ),
     "clean": lambda mechanism, count: (np.tile(np.eye(mechanism.dim)[0], (count, 1)),),
 }
@@ -132,19 +151,25 @@ def test_attackers_opposite_to_honest_clients_attain_the_shift(case):
     attack = mean_of(mechanism, WORST[case](mechanism, 10))
     honest, _ = mechanism.row_error(-CLIP * attack[None] / np.linalg.norm(attack))
     for fraction in (0.01, 0.3):
-        shift = np.linalg.norm((1 - fraction) * honest[0] + fraction * attack - honest[0])
+        shift = np.linalg.norm(
+            (1 - fraction) * honest[0] + fraction * attack - honest[0]
+        )
         bound = poisoning_bound(mechanism, fraction)
         assert shift == pytest.approx(bound.shift, rel=2e-3)
         assert shift <= bound.shift * (1 + 1e-4)
 
 
 def test_bad_fractions_are_refused():
-    with pytest.raises(ValueError, match=r"fraction must be a number in \[0, 1\], got 1.5"):
+    with pytest.raises(
+        ValueError, match=r"fraction must be a number in \[0, 1\], got 1.5"
+    ):
         poisoning_bound(build("sstq"), 1.5)
 
 
 def test_every_mechanism_of_the_registry_has_a_bound():
-    assert {case.split("/")[0] for case in [*CASES, *RECORDS, *NOT_LOCAL]} == set(sstq.list_mechanisms())
+    assert {case.split("/")[0] for case in [*CASES, *RECORDS, *NOT_LOCAL]} == set(
+        sstq.list_mechanisms()
+    )
     for case in CASES:
         bound = poisoning_bound(build(case), 0.01)
         assert 0 < bound.input_shift <= bound.shift <= bound.message

@@ -66,7 +66,9 @@ def test_an_infeasible_plan_of_millions_of_dimensions_is_quick():
 
 def test_the_text_of_a_verdict():
     assert str(Verdict(True, 2.0, "why")) == "feasible: why"
-    assert str(Verdict(False, 0.5, "why")) == "infeasible: why; no single change is enough"
+    assert (
+        str(Verdict(False, 0.5, "why")) == "infeasible: why; no single change is enough"
+    )
     remedies = Remedy("clients", 1200), Remedy("epsilon", 8.5), Remedy("dim", 20)
     text = "infeasible: why; any one of these helps: 1,200 people; ε = 8.5; at most 20 dimensions"
     assert str(Verdict(False, 0.5, "why", remedies)) == text
@@ -75,20 +77,40 @@ def test_the_text_of_a_verdict():
 def test_the_verdict_says_what_it_assumes():
     found = plan(300, 1000, 3.0, clip=2.0)
     ratio = found.signal_to_noise
-    assert f"{ratio:.3g} if the mean is as long as clip, {ratio / 3:.3g} if a third of that;" in str(found.verdict())
+    assert (
+        f"{ratio:.3g} if the mean is as long as clip, {ratio / 3:.3g} if a third of that;"
+        in str(found.verdict())
+    )
     third = plan(300, 1000, 3.0, clip=2.0, mean_norm=2 / 3)
     assert third.signal_to_noise == pytest.approx(ratio / 3)
     assert not third.feasible
-    assert f"signal-to-noise {ratio / 3:.3g} for a mean of norm 0.666667;" in str(third.verdict())
-    shown = run("plan", "--dim", 300, "--clients", 1000, "--epsilon", 3, "--mean-norm", 0.5).stdout
+    assert f"signal-to-noise {ratio / 3:.3g} for a mean of norm 0.666667;" in str(
+        third.verdict()
+    )
+    shown = run(
+        "plan", "--dim", 300, "--clients", 1000, "--epsilon", 3, "--mean-norm", 0.5
+    ).stdout
     assert "for a mean of norm 0.5" in shown
-    refused = run("plan", "--dim", 300, "--clients", 1000, "--epsilon", 3, "--mean-norm", 2, code=2)
+    refused = run(
+        "plan",
+        "--dim",
+        300,
+        "--clients",
+        1000,
+        "--epsilon",
+        3,
+        "--mean-norm",
+        2,
+        code=2,
+    )
     assert refused.stderr.startswith("error: --mean-norm must be a number in")
 
 
 def test_the_command_refuses_and_shows_the_options_that_suffice(tmp_path):
     spec = tmp_path / "spec.json"
-    refused = run("plan", "--dim", 300, "--clients", 100, "--epsilon", 3, "-o", spec, code=1)
+    refused = run(
+        "plan", "--dim", 300, "--clients", 100, "--epsilon", 3, "-o", spec, code=1
+    )
     assert refused.stderr.startswith("error: infeasible: signal-to-noise 0.66")
     assert not spec.exists()
     lines = dict(line.split("\t", 1) for line in refused.stdout.splitlines())
@@ -96,9 +118,14 @@ def test_the_command_refuses_and_shows_the_options_that_suffice(tmp_path):
     assert [option for option, _ in instead] == ["--clients", "--epsilon", "--dim"]
     usual = {"--dim": "300", "--clients": "100", "--epsilon": "3"}
     for option, value in instead:
-        run("plan", *(word for pair in (usual | {option: value}).items() for word in pair))
+        run(
+            "plan",
+            *(word for pair in (usual | {option: value}).items() for word in pair),
+        )
 
 
 def test_a_spec_for_an_infeasible_task_warns(tmp_path):
-    result = run("spec", "--dim", 300, "--clients", 10, "--epsilon", 1, "-o", tmp_path / "m.json")
+    result = run(
+        "spec", "--dim", 300, "--clients", 10, "--epsilon", 1, "-o", tmp_path / "m.json"
+    )
     assert "shows what would be feasible" in result.stderr

@@ -18,7 +18,9 @@ def assert_legible(figure):
         for axis in (axes.xaxis, axes.yaxis)
         for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks())
         for label in (tick.label1, tick.label2)
-        if not min(axis.get_view_interval()) <= tick.get_loc() <= max(axis.get_view_interval())
+        if not min(axis.get_view_interval())
+        <= tick.get_loc()
+        <= max(axis.get_view_interval())
     }
     boxes = {
         text: Text.get_window_extent(text).padded(-1)
@@ -26,7 +28,9 @@ def assert_legible(figure):
         if text.get_text() and text.get_visible() and text not in hidden
     }
     overlaps = [
-        (one.get_text(), other.get_text()) for one, other in combinations(boxes, 2) if boxes[one].overlaps(boxes[other])
+        (one.get_text(), other.get_text())
+        for one, other in combinations(boxes, 2)
+        if boxes[one].overlaps(boxes[other])
     ]
     assert not overlaps
     marks = [
@@ -36,7 +40,9 @@ def assert_legible(figure):
         if line.get_marker() != "None"
         for mark in line.get_transform().transform(line.get_xydata())
     ]
-    assert not [text.get_text() for text, box in boxes.items() if box.count_contains(marks)]
+    assert not [
+        text.get_text() for text, box in boxes.items() if box.count_contains(marks)
+    ]
     assert all(box.x0 >= 0 and box.x1 <= figure.bbox.x1 for box in boxes.values())
 
 

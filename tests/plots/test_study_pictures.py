@@ -8,15 +8,23 @@ from sstq.studies import BoundsResult, Panel, WordsResult
 def test_words_have_a_bar_each_and_their_share():
     words = tuple(f"word {i}" for i in range(30))
     shares = np.linspace(0.05, 0.01, 30)
-    figure = WordsResult(words, shares, np.full(30, 0.001), (0.1, 0.01), 1000, 2.0, 0.01).plot(most=20)
+    figure = WordsResult(
+        words, shares, np.full(30, 0.001), (0.1, 0.01), 1000, 2.0, 0.01
+    ).plot(most=20)
     (axes,) = figure.axes
     assert [label.get_text() for label in axes.get_yticklabels()] == list(words[:20])
-    np.testing.assert_allclose([bar.get_width() for bar in axes.patches], 100 * shares[:20])
+    np.testing.assert_allclose(
+        [bar.get_width() for bar in axes.patches], 100 * shares[:20]
+    )
     assert "10 more not shown" in axes.get_title()
 
 
 def test_bounds_are_written_at_the_ends():
-    (axes,) = BoundsResult({"a": (-1.5, 20_000.0)}, {"a": 0.0}, {"a": 0.1}, 10, 1.0).plot().axes
+    (axes,) = (
+        BoundsResult({"a": (-1.5, 20_000.0)}, {"a": 0.0}, {"a": 0.1}, 10, 1.0)
+        .plot()
+        .axes
+    )
     assert [text.get_text() for text in axes.texts] == ["-1.5", "20,000"]
 
 

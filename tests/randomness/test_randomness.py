@@ -11,7 +11,9 @@ from tests.patience import PATIENCE
 
 def test_default_is_the_operating_system(monkeypatch):
     asked = []
-    monkeypatch.setattr(os, "urandom", lambda count: asked.append(count) or bytes(count))
+    monkeypatch.setattr(
+        os, "urandom", lambda count: asked.append(count) or bytes(count)
+    )
     source = bit_source(None)
     assert not source.simulated
     assert not source.words(5).any()
@@ -28,7 +30,9 @@ def test_fork_does_not_repeat_words():
     seen = source.words(64).tolist()
     context = multiprocessing.get_context("fork" if hasattr(os, "fork") else "spawn")
     queue = context.Queue()
-    children = [context.Process(target=_child_words, args=(queue, source)) for _ in range(3)]
+    children = [
+        context.Process(target=_child_words, args=(queue, source)) for _ in range(3)
+    ]
     for child in children:
         child.start()
     for _ in children:
@@ -56,18 +60,24 @@ def test_nothing_is_kept():
 
 def test_requests_of_the_operating_system_are_bounded(monkeypatch):
     asked = []
-    monkeypatch.setattr(os, "urandom", lambda count: asked.append(count) or bytes(count))
+    monkeypatch.setattr(
+        os, "urandom", lambda count: asked.append(count) or bytes(count)
+    )
     bit_source(None).words(100_001)
     assert sum(asked) == 8 * 100_001
     assert max(asked) <= 1 << 17
 
 
 def test_seeds_and_generators_are_reproducible_and_marked():
-    np.testing.assert_array_equal(bit_source(5).words(9), bit_source(np.random.default_rng(5)).words(9))
+    np.testing.assert_array_equal(
+        bit_source(5).words(9), bit_source(np.random.default_rng(5)).words(9)
+    )
     assert bit_source(5).simulated
     # In pieces or at once: a chunked encoder draws the same words.
     pieces = bit_source(5)
-    np.testing.assert_array_equal(np.concatenate([pieces.words(4), pieces.words(5)]), bit_source(5).words(9))
+    np.testing.assert_array_equal(
+        np.concatenate([pieces.words(4), pieces.words(5)]), bit_source(5).words(9)
+    )
 
 
 @pytest.mark.parametrize("bad", [-1, 1.5, "seed", True])

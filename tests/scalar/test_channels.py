@@ -15,7 +15,12 @@ from sstq.scalar.channels import (
     flat_channel_of_size,
     unbiased_decoder,
 )
-from sstq.scalar.codebooks import Codebook, optimized_codebook, panter_dite_codebook, uniform_codebook
+from sstq.scalar.codebooks import (
+    Codebook,
+    optimized_codebook,
+    panter_dite_codebook,
+    uniform_codebook,
+)
 from sstq.scalar.densities import Density
 from sstq.scalar.metric_aware import (
     laplace_probabilities,
@@ -55,7 +60,9 @@ def check_exactly(matrix: np.ndarray, epsilon: float) -> None:
 
 def check_loss(channel: Channel, matrix: np.ndarray) -> None:
     """The stated loss is the next double above the exact logarithm, and not above ε."""
-    ratios = [Fraction(max(c), min(c)) for c in zip(*matrix.tolist(), strict=True) if any(c)]
+    ratios = [
+        Fraction(max(c), min(c)) for c in zip(*matrix.tolist(), strict=True) if any(c)
+    ]
     loss = channel.privacy_loss()
     assert loss <= channel.epsilon
     assert exp_upper(loss) >= max(ratios)
@@ -63,7 +70,9 @@ def check_loss(channel: Channel, matrix: np.ndarray) -> None:
         assert exp_below(math.nextafter(loss, 0.0)) < max(ratios)
 
 
-def reference_codes(matrix: np.ndarray, tokens: np.ndarray, words: np.ndarray) -> np.ndarray:
+def reference_codes(
+    matrix: np.ndarray, tokens: np.ndarray, words: np.ndarray
+) -> np.ndarray:
     """Walk along the weights in Python integers."""
     codes = []
     for token, word in zip(tokens.tolist(), words.tolist(), strict=True):
@@ -82,10 +91,15 @@ def reference_codes(matrix: np.ndarray, tokens: np.ndarray, words: np.ndarray) -
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("bits", [1, 2, 5, 8])
-def test_channels_are_exactly_private_and_spend_their_budget(bits: int, epsilon: float) -> None:
+def test_channels_are_exactly_private_and_spend_their_budget(
+    bits: int, epsilon: float
+) -> None:
     book = uniform_codebook(bits)
     # The flat construction's promise: the budget lost is below 1e-10.
-    for channel, lost in ((flat_channel(bits, epsilon), 1e-10), (metric_aware_channel(book, epsilon), 1e-9)):
+    for channel, lost in (
+        (flat_channel(bits, epsilon), 1e-10),
+        (metric_aware_channel(book, epsilon), 1e-9),
+    ):
         matrix = channel.matrix
         assert matrix.shape == (1 << bits, 1 << bits) == channel.shape
         assert matrix.dtype == np.int64
@@ -94,7 +108,9 @@ def test_channels_are_exactly_private_and_spend_their_budget(bits: int, epsilon:
         assert channel.privacy_loss() >= epsilon - lost * max(1, epsilon)
         assert channel.used.all()
     # Rounding and shrinking move a probability by no more than the budget they cost.
-    expected = laplace_probabilities(book.values, resolve_rate(book.values, epsilon, "calibrated"))
+    expected = laplace_probabilities(
+        book.values, resolve_rate(book.values, epsilon, "calibrated")
+    )
     np.testing.assert_allclose(channel.probabilities(), expected, rtol=1e-7, atol=1e-15)
 
 
@@ -103,7 +119,10 @@ def test_metric_aware_channel_of_many_bits(bits: int) -> None:
     epsilon = 3.0
     channel = metric_aware_channel(uniform_codebook(bits), epsilon)
     assert epsilon * (1 - 1e-8) <= channel.privacy_loss() <= epsilon
-    tops, bottoms = channel.matrix.max(axis=0).tolist(), channel.matrix.min(axis=0).tolist()
+    tops, bottoms = (
+        channel.matrix.max(axis=0).tolist(),
+        channel.matrix.min(axis=0).tolist(),
+    )
     limit = exp_below(epsilon)
     assert all(top <= limit * bottom for top, bottom in zip(tops, bottoms, strict=True))
     assert all(sum(row.tolist()) == TOTAL for row in channel.matrix[::100])
@@ -146,8 +165,12 @@ def test_cells_too_thin_for_integers_are_never_sent() -> None:
     st.floats(0.01, 20),
     st.sampled_from(["calibrated", "paper"]),
 )
-def test_any_codebook_gives_an_exactly_private_channel(inner: list[float], epsilon: float, rate: str) -> None:
-    channel = metric_aware_channel(Codebook("any", [-1.0, *sorted(inner), 1.0]), epsilon, rate)
+def test_any_codebook_gives_an_exactly_private_channel(
+    inner: list[float], epsilon: float, rate: str
+) -> None:
+    channel = metric_aware_channel(
+        Codebook("any", [-1.0, *sorted(inner), 1.0]), epsilon, rate
+    )
     check_exactly(channel.matrix, epsilon)
     check_loss(channel, channel.matrix)
 
@@ -160,8 +183,12 @@ CHANNELS = {
     "flat, 8": lambda: flat_channel_of_size(8, 0.01),
     "flat, 16": lambda: flat_channel_of_size(16, 20.0),
     "metric-aware, uniform": lambda: metric_aware_channel(uniform_codebook(4), 3.0),
-    "metric-aware, optimized": lambda: metric_aware_channel(optimized_codebook(5, 1.0), 1.0),
-    "metric-aware, repeated ends": lambda: metric_aware_channel(Codebook("ends", [-1.0, -1.0, 1.0, 1.0]), 3.0),
+    "metric-aware, optimized": lambda: metric_aware_channel(
+        optimized_codebook(5, 1.0), 1.0
+    ),
+    "metric-aware, repeated ends": lambda: metric_aware_channel(
+        Codebook("ends", [-1.0, -1.0, 1.0, 1.0]), 3.0
+    ),
 }
 
 
@@ -174,23 +201,39 @@ def test_codes_at_every_boundary(channel: Channel) -> None:
     matrix = channel.matrix
     if isinstance(channel, FlatChannel):
         # The own weight comes first, then the other tokens in order.
-        edges = [0, channel.own] + [channel.own + channel.other * k for k in range(1, channel.size)]
+        edges = [0, channel.own] + [
+            channel.own + channel.other * k for k in range(1, channel.size)
+        ]
         bounds = [edges] * channel.size
     else:
         bounds = [[0, *np.cumsum(row.astype(object))] for row in matrix]
     tokens, words = [], []
     for token, row in enumerate(bounds):
-        near = sorted({edge + shift for edge in row for shift in (-1, 0, 1) if 0 <= edge + shift < TOTAL})
+        near = sorted(
+            {
+                edge + shift
+                for edge in row
+                for shift in (-1, 0, 1)
+                if 0 <= edge + shift < TOTAL
+            }
+        )
         words += near
         tokens += [token] * len(near)
     tokens, words = np.array(tokens), np.array(words, dtype=np.uint64)
     codes = channel.sample(tokens, words)
     assert codes.dtype == np.int64
     if isinstance(channel, FlatChannel):
-        others = [[token, *(k for k in range(channel.size) if k != token)] for token in range(channel.size)]
-        weights = np.array([[channel.own] + [channel.other] * (channel.size - 1)] * channel.size)
+        others = [
+            [token, *(k for k in range(channel.size) if k != token)]
+            for token in range(channel.size)
+        ]
+        weights = np.array(
+            [[channel.own] + [channel.other] * (channel.size - 1)] * channel.size
+        )
         place = reference_codes(weights, tokens, words)
-        expected = np.array([others[token][k] for token, k in zip(tokens, place, strict=True)])
+        expected = np.array(
+            [others[token][k] for token, k in zip(tokens, place, strict=True)]
+        )
     else:
         expected = reference_codes(matrix, tokens, words)
     assert np.array_equal(codes, expected)
@@ -206,7 +249,9 @@ def test_moments_are_those_of_the_integers(channel: Channel, seed: int) -> None:
     exact = [Fraction(float(x)) for x in w]
     for k, row in enumerate(channel.matrix.tolist()):
         mean = sum(weight * x for weight, x in zip(row, exact, strict=True)) / TOTAL
-        square = sum(weight * x * x for weight, x in zip(row, exact, strict=True)) / TOTAL
+        square = (
+            sum(weight * x * x for weight, x in zip(row, exact, strict=True)) / TOTAL
+        )
         assert first[k] == pytest.approx(float(mean), abs=1e-13)
         assert second[k] == pytest.approx(float(square), abs=1e-13)
 
@@ -214,8 +259,16 @@ def test_moments_are_those_of_the_integers(channel: Channel, seed: int) -> None:
 def bias(channel: Channel, values: np.ndarray, book: Codebook) -> float:
     """Return max_k |Σ_i P(i|k)·w_i − c_k| in rational arithmetic."""
     exact = [Fraction(float(w)) for w in values]
-    means = [sum(a * w for a, w in zip(row, exact, strict=True)) / TOTAL for row in channel.matrix.tolist()]
-    return float(max(abs(mean - Fraction(float(c))) for mean, c in zip(means, book.values, strict=True)))
+    means = [
+        sum(a * w for a, w in zip(row, exact, strict=True)) / TOTAL
+        for row in channel.matrix.tolist()
+    ]
+    return float(
+        max(
+            abs(mean - Fraction(float(c)))
+            for mean, c in zip(means, book.values, strict=True)
+        )
+    )
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
@@ -230,7 +283,12 @@ def test_unbiased_decoder_of_the_flat_channel(epsilon: float) -> None:
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_unbiased_decoder_of_the_metric_aware_channel(epsilon: float) -> None:
     repeats = Codebook("repeats", [-1.0, -1.0, 0.0, 0.0, 0.0, 0.5, 1.0, 1.0])
-    books = (uniform_codebook(4), optimized_codebook(5, epsilon), panter_dite_codebook(5, TYPICAL), repeats)
+    books = (
+        uniform_codebook(4),
+        optimized_codebook(5, epsilon),
+        panter_dite_codebook(5, TYPICAL),
+        repeats,
+    )
     for book in books:
         channel = metric_aware_channel(book, epsilon)
         values = unbiased_decoder(channel, book)
@@ -241,7 +299,9 @@ def test_unbiased_decoder_of_the_metric_aware_channel(epsilon: float) -> None:
 def test_decoders_that_do_not_exist_are_refused() -> None:
     book = uniform_codebook(1)
     same = [[TOTAL // 2, TOTAL // 2]] * 2
-    with pytest.raises(ValueError, match=r"off by 1.0e\+00.*fewer bits or a larger epsilon"):
+    with pytest.raises(
+        ValueError, match=r"off by 1.0e\+00.*fewer bits or a larger epsilon"
+    ):
         unbiased_decoder(TableChannel("blind", 1.0, same), book)
 
 
@@ -259,7 +319,9 @@ def test_decoders_that_do_not_exist_are_refused() -> None:
         ({"epsilon": math.nan}, "not nan-LDP"),
     ],
 )
-def test_tampered_flat_channels_are_refused(change: dict[str, object], message: str) -> None:
+def test_tampered_flat_channels_are_refused(
+    change: dict[str, object], message: str
+) -> None:
     channel = flat_channel_of_size(16, 3.0)
     sound = {"epsilon": 3.0, "size": 16, "own": channel.own, "other": channel.other}
     assert FlatChannel(**sound) == channel
@@ -285,7 +347,10 @@ def test_a_shifted_weight_is_refused() -> None:
         # Row 3 holds the least weight of column 0; moving some of it elsewhere keeps the sum.
         matrix[3][0] -= shift
         matrix[3][3] += shift
-        with pytest.raises(ValueError, match=r"not 3.0-LDP: its largest ratio of weights is 2\d\..*above e\^"):
+        with pytest.raises(
+            ValueError,
+            match=r"not 3.0-LDP: its largest ratio of weights is 2\d\..*above e\^",
+        ):
             TableChannel("metric-aware", 3.0, matrix)
 
 
@@ -303,11 +368,16 @@ def test_tampered_tables_are_refused() -> None:
     matrix = tampered()
     matrix[0][1], matrix[0][0] = -5, matrix[0][0] + matrix[0][1] + 5
     refuse(matrix, "non-negative weights, got -5")
-    refuse([[float(w) for w in row] for row in tampered()], "int64 weights .* got float64")
+    refuse(
+        [[float(w) for w in row] for row in tampered()], "int64 weights .* got float64"
+    )
     refuse([[TOTAL, TOTAL, TOTAL, TOTAL, TOTAL]], "row 0 of matrix must sum")
     refuse([[2**70]], "int64 weights .* got object")
     refuse([[1, 2], [3]], "must be a rectangular table")
     refuse([], "int64 weights")
     refuse([[]], "int64 weights")
     refuse("weights", "int64 weights")
-    refuse(np.ones((1, 4097), dtype=np.int64), r"sides in \[1, 4096\], got int64 of shape \(1, 4097\)")
+    refuse(
+        np.ones((1, 4097), dtype=np.int64),
+        r"sides in \[1, 4096\], got int64 of shape \(1, 4097\)",
+    )

@@ -37,26 +37,41 @@ def test_probabilities_are_the_cell_integrals() -> None:
     expected = np.array(
         [
             [
-                quad(lambda t, c=centre: np.exp(-rate * abs(t - c)), a, b, points=[min(max(centre, a), b)])[0]
+                quad(
+                    lambda t, c=centre: np.exp(-rate * abs(t - c)),
+                    a,
+                    b,
+                    points=[min(max(centre, a), b)],
+                )[0]
                 for a, b in itertools.pairwise(bounds)
             ]
             for centre in values
         ]
     )
     expected /= expected.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(laplace_probabilities(values, rate), expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        laplace_probabilities(values, rate), expected, rtol=1e-12
+    )
 
 
 @given(CODEWORDS, st.floats(0.01, 20))
-def test_calibrated_rate_spends_the_budget_exactly(values: np.ndarray, epsilon: float) -> None:
-    probabilities = laplace_probabilities(values, resolve_rate(values, epsilon, "calibrated"))
+def test_calibrated_rate_spends_the_budget_exactly(
+    values: np.ndarray, epsilon: float
+) -> None:
+    probabilities = laplace_probabilities(
+        values, resolve_rate(values, epsilon, "calibrated")
+    )
     loss = np.log(probabilities.max(axis=0) / probabilities.min(axis=0)).max()
     assert loss == pytest.approx(epsilon, rel=1e-10)
 
 
 @given(CODEWORDS, st.floats(0.01, 20))
-def test_paper_rate_is_never_above_the_calibrated_one(values: np.ndarray, epsilon: float) -> None:
-    assert resolve_rate(values, epsilon, "paper") <= resolve_rate(values, epsilon, "calibrated")
+def test_paper_rate_is_never_above_the_calibrated_one(
+    values: np.ndarray, epsilon: float
+) -> None:
+    assert resolve_rate(values, epsilon, "paper") <= resolve_rate(
+        values, epsilon, "calibrated"
+    )
 
 
 # --- the metric-aware loss and its optimum ---
@@ -65,7 +80,9 @@ def test_paper_rate_is_never_above_the_calibrated_one(values: np.ndarray, epsilo
 def loss_by_quadrature(values: np.ndarray, density: Density, rate: float) -> float:
     """Evaluate E[(y − z)²] point by point: rounding, channel, squared error; midpoints of a fine grid for y."""
     points = (np.arange(cells := 1024 * 512) + 0.5) * (2 / cells) - 1
-    weights = np.repeat(density.masses, cells // density.masses.size) * (density.masses.size / cells)
+    weights = np.repeat(density.masses, cells // density.masses.size) * (
+        density.masses.size / cells
+    )
     points = np.concatenate([points, [-1.0, 1.0]])
     weights = np.concatenate([weights, density.edges])
     lower, share = interpolation(values, points)
@@ -78,21 +95,32 @@ def loss_by_quadrature(values: np.ndarray, density: Density, rate: float) -> flo
 
 @pytest.mark.parametrize("density", [TYPICAL, SKEWED])
 @pytest.mark.parametrize("rate", ["paper", "calibrated"])
-def test_metric_aware_loss_is_the_expected_squared_error(density: Density, rate: str) -> None:
-    for book in (uniform_codebook(3), Codebook("odd", [-1.0, -0.9, -0.2, 0.1, 0.15, 0.3, 0.3, 1.0])):
+def test_metric_aware_loss_is_the_expected_squared_error(
+    density: Density, rate: str
+) -> None:
+    for book in (
+        uniform_codebook(3),
+        Codebook("odd", [-1.0, -0.9, -0.2, 0.1, 0.15, 0.3, 0.3, 1.0]),
+    ):
         values = np.unique(book.values)
         expected = loss_by_quadrature(values, density, resolve_rate(values, 3.0, rate))
-        assert metric_aware_loss(book, density, 3.0, rate) == pytest.approx(expected, rel=1e-6)
+        assert metric_aware_loss(book, density, 3.0, rate) == pytest.approx(
+            expected, rel=1e-6
+        )
 
 
 @pytest.mark.parametrize("density", [TYPICAL, SKEWED])
-def test_metric_aware_loss_without_privacy_is_the_rounding_error(density: Density) -> None:
+def test_metric_aware_loss_without_privacy_is_the_rounding_error(
+    density: Density,
+) -> None:
     # Paper, Section 5.1: ε → ∞ leaves Σ_k∫(y − c_k)(c_{k+1} − y)f.
     book = panter_dite_codebook(4, density)
     start, stop = book.values[:-1], book.values[1:]
     mass, first, second = density.integrals(start, stop)
     distortion = (-second + (start + stop) * first - start * stop * mass).sum()
-    assert metric_aware_loss(book, density, 1e5, "paper") == pytest.approx(distortion, rel=1e-9)
+    assert metric_aware_loss(book, density, 1e5, "paper") == pytest.approx(
+        distortion, rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("rate", ["paper", "calibrated"])
@@ -115,7 +143,9 @@ def test_loss_optimal_codebook_is_no_worse_than_the_others(
 
 
 def test_loss_optimal_arguments() -> None:
-    with pytest.raises(ValueError, match=r"bits must be in \[1, 6\] for a loss-optimal codebook, got 7"):
+    with pytest.raises(
+        ValueError, match=r"bits must be in \[1, 6\] for a loss-optimal codebook, got 7"
+    ):
         loss_optimal_codebook(7, TYPICAL, 3.0)
 
 
@@ -137,13 +167,19 @@ def test_uniform_codebooks_spend_exactly_epsilon(bits, epsilon):
     assert float(largest(channel)) == pytest.approx(np.exp(epsilon), rel=1e-9)
     values = channel_values = uniform_codebook(bits).values
     law = np.exp(-epsilon * np.abs(values - channel_values[:, None]) / 2)
-    np.testing.assert_allclose(channel.probabilities(), law / law.sum(axis=1, keepdims=True), rtol=1e-9)
+    np.testing.assert_allclose(
+        channel.probabilities(), law / law.sum(axis=1, keepdims=True), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 3.0, 8.0])
 @pytest.mark.parametrize(
     "codebook",
-    [Codebook("mine", [-1.0, 0.9, 0.95, 1.0]), Codebook("mine", [-1, -0.01, 0, 1]), optimized_codebook(5, 3.0)],
+    [
+        Codebook("mine", [-1.0, 0.9, 0.95, 1.0]),
+        Codebook("mine", [-1, -0.01, 0, 1]),
+        optimized_codebook(5, 3.0),
+    ],
     ids=["one-sided", "middle", "repeated"],
 )
 def test_other_codebooks_keep_to_epsilon(codebook, epsilon):

@@ -10,9 +10,20 @@ from scipy.optimize import linprog
 import sstq
 from sstq.exactness import TOTAL, exp_lower
 from sstq.scalar.channels import flat_channel, unbiased_decoder
-from sstq.scalar.codebooks import optimized_codebook, rounding_moments, token_moments, uniform_codebook
+from sstq.scalar.codebooks import (
+    optimized_codebook,
+    rounding_moments,
+    token_moments,
+    uniform_codebook,
+)
 from sstq.scalar.densities import Density
-from sstq.scalar.optimal import OptimalChannel, Windows, from_windows, optimal_channel, second_moment
+from sstq.scalar.optimal import (
+    OptimalChannel,
+    Windows,
+    from_windows,
+    optimal_channel,
+    second_moment,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -21,10 +32,14 @@ REDUNDANCY = 2.575
 
 def flat_moment(bits, epsilon, density, book):
     channel = flat_channel(bits, epsilon)
-    return OptimalChannel(channel, book, unbiased_decoder(channel, book)).second_moment(density)
+    return OptimalChannel(channel, book, unbiased_decoder(channel, book)).second_moment(
+        density
+    )
 
 
-@pytest.mark.parametrize(("epsilon", "beta"), [(1.0, 1.6), (3.0, 2.0), (6.0, 1.6), (20.0, 1.6)])
+@pytest.mark.parametrize(
+    ("epsilon", "beta"), [(1.0, 1.6), (3.0, 2.0), (6.0, 1.6), (20.0, 1.6)]
+)
 def test_no_worse_than_flat_and_never_grows_with_bits(epsilon, beta):
     density = Density.kashin(beta, REDUNDANCY)
     before = np.inf
@@ -51,7 +66,9 @@ def test_no_worse_than_flat_and_never_grows_with_bits(epsilon, beta):
 )
 def test_errors_per_dimension(epsilon, beta, bits, most):
     density = Density.kashin(beta, REDUNDANCY)
-    assert beta**2 * optimal_channel(bits, epsilon, density).second_moment(density) <= most
+    assert (
+        beta**2 * optimal_channel(bits, epsilon, density).second_moment(density) <= most
+    )
 
 
 def linear_program(epsilon, density, tokens=17, values=40):
@@ -60,7 +77,8 @@ def linear_program(epsilon, density, tokens=17, values=40):
     Variables are P(i|k) for the tokens k in [0, 1] and the least probabilities q_i, with q_i ≤ P(i|k) ≤ e^ε·q_i.
     """
     root = math.exp(epsilon / 2)
-    positive = np.linspace(0, 1.5 * (root + 1) / (root - 1), values)  # beyond those of the piecewise mechanism
+    # beyond those of the piecewise mechanism
+    positive = np.linspace(0, 1.5 * (root + 1) / (root - 1), values)
     w, y = np.concatenate([-positive[:0:-1], positive]), np.linspace(0, 1, tokens)
     grid = np.concatenate([-y[:0:-1], y])
     shares = token_moments(*rounding_moments(grid, density), density)[0]
@@ -68,21 +86,37 @@ def linear_program(epsilon, density, tokens=17, values=40):
     shares[0] /= 2
     cells = tokens * len(w)
     least = np.tile(np.abs(np.arange(len(w)) - values + 1), tokens)  # q_{-i} = q_i
-    spread = sparse.csr_matrix((np.ones(cells), (np.arange(cells), least)), shape=(cells, values))
+    spread = sparse.csr_matrix(
+        (np.ones(cells), (np.arange(cells), least)), shape=(cells, values)
+    )
     identity = sparse.identity(cells, format="csr")
-    within = sparse.bmat([[-identity, spread], [identity, -math.exp(epsilon) * spread]], format="csr")
+    within = sparse.bmat(
+        [[-identity, spread], [identity, -math.exp(epsilon) * spread]], format="csr"
+    )
     sums = sparse.kron(sparse.identity(tokens), np.stack([np.ones(len(w)), w]))
     exact = sparse.hstack([sums, sparse.csr_matrix((2 * tokens, values))], format="csr")
     costs = np.append(np.outer(shares, w**2), np.zeros(values))
     means = np.stack([np.ones(tokens), y], axis=1).ravel()
-    return linprog(costs, within, np.zeros(2 * cells), exact, means, bounds=(0, None), method="highs").fun
+    return linprog(
+        costs,
+        within,
+        np.zeros(2 * cells),
+        exact,
+        means,
+        bounds=(0, None),
+        method="highs",
+    ).fun
 
 
 @pytest.mark.parametrize("epsilon", [pytest.param(0.5, marks=pytest.mark.soak), 3.0])
 def test_within_a_thousandth_of_the_linear_program_without_a_limit_of_codes(epsilon):
     density = Density.kashin(1.8, REDUNDANCY)
     unlimited = linear_program(epsilon, density)
-    assert unlimited * 0.999 <= optimal_channel(5, epsilon, density).second_moment(density) <= unlimited * 1.001
+    assert (
+        unlimited * 0.999
+        <= optimal_channel(5, epsilon, density).second_moment(density)
+        <= unlimited * 1.001
+    )
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 3.0, 20.0])
@@ -98,7 +132,10 @@ def test_exactly_private_and_exactly_unbiased(bits, epsilon):
     assert epsilon * (1 - 1e-6) <= solved.channel.privacy_loss() <= epsilon
     values = [Fraction(float(value)) for value in solved.values]
     for row, position in zip(matrix, solved.codebook.values, strict=True):
-        mean = sum(weight * value for weight, value in zip(row, values, strict=True)) / TOTAL
+        mean = (
+            sum(weight * value for weight, value in zip(row, values, strict=True))
+            / TOTAL
+        )
         # One unit of the last place of 1: the positions are doubles.
         assert abs(mean - Fraction(float(position))) <= Fraction(1, 1 << 52)
     assert np.array_equal(solved.codebook.values, -solved.codebook.values[::-1])
@@ -107,7 +144,9 @@ def test_exactly_private_and_exactly_unbiased(bits, epsilon):
 
 def test_tokens_are_corners_of_a_convex_function():
     solved = optimal_channel(4, 3.0, Density.kashin(1.8, REDUNDANCY))
-    slopes = np.diff(solved.channel.moments(solved.values)[1]) / np.diff(solved.codebook.values)
+    slopes = np.diff(solved.channel.moments(solved.values)[1]) / np.diff(
+        solved.codebook.values
+    )
     assert (np.diff(slopes) > 0).all()
 
 
@@ -125,7 +164,9 @@ def test_the_gradient_is_that_of_the_second_moment(seed):
         shares = at[4:8] + np.array([0.5 - at[4:8].sum(), 0, 0, 0])
         return second_moment(Windows(at[:4], shares, at[8]), 2.0, density)[0]
 
-    _, by_height, by_length, by_width = second_moment(Windows(heights, lengths, width), 2.0, density)
+    _, by_height, by_length, by_width = second_moment(
+        Windows(heights, lengths, width), 2.0, density
+    )
     expected = np.concatenate([by_height, by_length - by_length[0], [by_width]])
     for place in range(9):
         move = step * np.eye(9)[place]
@@ -137,16 +178,23 @@ def test_exact_integers_have_the_moment_of_the_search():
     density = Density.kashin(1.8, REDUNDANCY)
     windows = Windows(np.array([0.2, 0.7, 1.3]), np.array([0.2, 0.2, 0.1]), 0.17)
     built = from_windows(windows, 2.0, 8)
-    assert built.second_moment(density) == pytest.approx(second_moment(windows, 2.0, density)[0], rel=1e-9)
+    assert built.second_moment(density) == pytest.approx(
+        second_moment(windows, 2.0, density)[0], rel=1e-9
+    )
     assert built.channel.used.tolist() == [True] * 6 + [False] * 2
 
 
-@pytest.mark.parametrize("density", [Density.uniform(), Density([0.0, 0.0], (0.5, 0.5)), Density([0.0, 0.5, 0.5, 0.0])])
+@pytest.mark.parametrize(
+    "density",
+    [Density.uniform(), Density([0.0, 0.0], (0.5, 0.5)), Density([0.0, 0.5, 0.5, 0.0])],
+)
 @pytest.mark.parametrize("epsilon", [0.01, 3.0, 20.0])
 def test_extreme_densities(density, epsilon):
     solved = optimal_channel(3, epsilon, density)
     book = uniform_codebook(1)
-    assert solved.second_moment(density) <= flat_moment(1, epsilon, density, book) * (1 + 1e-9)
+    assert solved.second_moment(density) <= flat_moment(1, epsilon, density, book) * (
+        1 + 1e-9
+    )
 
 
 # --- in SSTQ ---
@@ -195,11 +243,20 @@ def test_json_carries_and_rechecks_everything():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"codebook": "uniform"}, "codebook must be 'optimal' with channel='optimal', got 'uniform'"),
-        ({"decoder": "identity"}, "decoder must be 'unbiased' with channel='optimal', got 'identity'"),
+        (
+            {"codebook": "uniform"},
+            "codebook must be 'optimal' with channel='optimal', got 'uniform'",
+        ),
+        (
+            {"decoder": "identity"},
+            "decoder must be 'unbiased' with channel='optimal', got 'identity'",
+        ),
         ({"rate": "paper"}, "rate must be left out unless channel='metric-aware'"),
         ({"kashin": "paper"}, "kashin must be 'certified'"),
-        ({"channel": "flat", "codebook": "optimal"}, "codebook must not be 'optimal' unless channel='optimal'"),
+        (
+            {"channel": "flat", "codebook": "optimal"},
+            "codebook must not be 'optimal' unless channel='optimal'",
+        ),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):

@@ -17,7 +17,10 @@ from sstq.service.store import Store
 from tests.patience import PATIENCE, until
 from tests.service.serving import free_port, repeating
 
-CAMPAIGNS = {"dense": sstq.SSTQ(dim=20, epsilon=2.0), "sparse": sstq.FrameUnit(dim=20, epsilon=2.0, frames=64)}
+CAMPAIGNS = {
+    "dense": sstq.SSTQ(dim=20, epsilon=2.0),
+    "sparse": sstq.FrameUnit(dim=20, epsilon=2.0, frames=64),
+}
 SENDERS = 16
 SETTINGS = {"messages_per_second": 0, "fold_seconds": 0.02}
 TOKEN = "token-of-the-senders-of-the-tests"  # noqa: S105
@@ -53,10 +56,14 @@ class Load:
 
     def _sender(self) -> Callable[[], None]:
         name = random.choice(list(CAMPAIGNS))
-        client = Client(f"{self.server}/{name}", most_epsilon=2.0, token=TOKEN, patience=PATIENCE)
+        client = Client(
+            f"{self.server}/{name}", most_epsilon=2.0, token=TOKEN, patience=PATIENCE
+        )
 
         def send() -> None:
-            messages = client.campaign.mechanism.encode(np.zeros((random.randint(1, 5), 20)))
+            messages = client.campaign.mechanism.encode(
+                np.zeros((random.randint(1, 5), 20))
+            )
             client.send_messages(messages)
             self.acknowledged.append((name, messages))
 
@@ -76,7 +83,11 @@ def prepared(database: str) -> Store:
 def under_load(load: Load) -> None:
     """Return at some moment after uploads were acknowledged and folded."""
     enough, folded = len(load.acknowledged) + 2 * SENDERS, _folded(load.store)
-    until(lambda: len(load.acknowledged) >= enough and sum(_folded(load.store)) > sum(folded))
+    until(
+        lambda: (
+            len(load.acknowledged) >= enough and sum(_folded(load.store)) > sum(folded)
+        )
+    )
     time.sleep(random.uniform(0.0, 0.1))
 
 
@@ -90,7 +101,9 @@ def settings_of(store: Store, port: int) -> dict[str, object]:
     return {"database": database, "port": port, **SETTINGS}
 
 
-def killed_under_load(store: Store, start: Callable[[int], Process], kills: int) -> Load:
+def killed_under_load(
+    store: Store, start: Callable[[int], Process], kills: int
+) -> Load:
     """Kill the process of a database with SIGKILL at random moments; it is started again at once."""
     port = free_port()
     server = start(port)
@@ -108,8 +121,15 @@ def differences(store: Store, sent: Sequence[tuple[str, Messages]]) -> int:
     wrong = 0
     for name, mechanism in CAMPAIGNS.items():
         expected = mechanism.aggregator()
-        expected.update(Messages.concatenate([messages for own, messages in sent if own == name]))
-        until(lambda name=name: (counts := store.counts()[name]).folded == counts.received)  # the server folds them
+        expected.update(
+            Messages.concatenate([messages for own, messages in sent if own == name])
+        )
+        # the server folds them
+        until(
+            lambda name=name: (counts := store.counts()[name]).folded == counts.received
+        )
         found = store.state(name)
-        wrong += abs(found.count - expected.count) + (not np.array_equal(found.sums(), expected.sums()))
+        wrong += abs(found.count - expected.count) + (
+            not np.array_equal(found.sums(), expected.sums())
+        )
     return wrong

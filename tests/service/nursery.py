@@ -45,13 +45,20 @@ class Forked:
         return False
 
 
-def fork(arguments: list[str], log: Path, environment: dict[str, str], program: str | None = None) -> Forked:
+def fork(
+    arguments: list[str],
+    log: Path,
+    environment: dict[str, str],
+    program: str | None = None,
+) -> Forked:
     """`sstq` with these arguments, or a program with them, in the folder and with the variables of this process."""
     with tempfile.TemporaryDirectory(prefix="sstq-fork-") as folder:
         stdout = Path(folder) / "stdout"
         os.mkfifo(stdout)
         place = [os.getcwd(), os.environ | environment, str(stdout), str(log)]
-        print(json.dumps([program, arguments, *place]), file=_nursery().stdin, flush=True)
+        print(
+            json.dumps([program, arguments, *place]), file=_nursery().stdin, flush=True
+        )
         pid = _nursery().stdout.readline()
         assert pid, "no server can be forked; what the tests print says why"
         return Forked(int(pid), stdout.open())
@@ -60,9 +67,14 @@ def fork(arguments: list[str], log: Path, environment: dict[str, str], program: 
 @functools.cache
 def _nursery() -> subprocess.Popen[str]:
     """The process of these tests; it ends with them, and all that it started."""
-    command, root = [sys.executable, "-m", "tests.service.nursery"], Path(__file__).parents[2]
+    command, root = (
+        [sys.executable, "-m", "tests.service.nursery"],
+        Path(__file__).parents[2],
+    )
     pipe = subprocess.PIPE
-    started = subprocess.Popen(command, cwd=root, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
+    started = subprocess.Popen(
+        command, cwd=root, stdin=pipe, stdout=pipe, text=True, start_new_session=True
+    )
     atexit.register(started.communicate)
     return started
 
@@ -78,7 +90,8 @@ def main() -> None:
     Collector.warm_up(None)
     for mechanism in CAMPAIGNS.values():  # their kernels are loaded
         mechanism.aggregator().update(mechanism.encode([[0.0] * 20]))
-    gc.freeze()  # no server looks at what it shares with this process, or copies it for that
+    # no server looks at what it shares with this process, or copies it for that
+    gc.freeze()
     signal.signal(signal.SIGCHLD, _forget)
     for line in sys.stdin:
         if not (pid := os.fork()):
@@ -95,7 +108,12 @@ def _forget(*_: object) -> None:
 
 
 def _become(
-    program: str | None, arguments: list[str], folder: str, environment: dict[str, str], stdout: str, log: str
+    program: str | None,
+    arguments: list[str],
+    folder: str,
+    environment: dict[str, str],
+    stdout: str,
+    log: str,
 ) -> None:
     """Be the process that was asked for."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

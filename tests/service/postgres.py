@@ -46,11 +46,18 @@ class Postgres:
         # files are synchronized. One by one that takes seconds on a busy disk.
         where = self._server.get_postmaster_info().socket_dir
         options = f'-h "" -k {where} -c recovery_init_sync_method=syncfs'
-        self._control("-w", "-t", "120", "-o", options, "-l", str(self._server.log), "start")
+        self._control(
+            "-w", "-t", "120", "-o", options, "-l", str(self._server.log), "start"
+        )
 
     def _control(self, *arguments: str) -> None:
         where = ("-D", str(self._server.pgdata))
-        pgexec("pg_ctl", (*where, *arguments), bin_path=self._server.bin_path, user=self._server.system_user)
+        pgexec(
+            "pg_ctl",
+            (*where, *arguments),
+            bin_path=self._server.bin_path,
+            user=self._server.system_user,
+        )
 
 
 @contextmanager

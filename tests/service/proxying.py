@@ -29,12 +29,18 @@ def is_installed(proxy: str) -> bool:
 def certificate(folder: Path) -> tuple[Path, Path]:
     """A certificate for 127.0.0.1 that signs itself, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "proxy of the tests")])
+    name = x509.Name(
+        [x509.NameAttribute(x509.NameOID.COMMON_NAME, "proxy of the tests")]
+    )
     now = datetime.datetime.now(datetime.UTC)
-    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    builder = x509.CertificateBuilder(
+        name, name, key.public_key(), x509.random_serial_number()
+    )
     builder = builder.not_valid_before(now - datetime.timedelta(hours=1))
     builder = builder.not_valid_after(now + datetime.timedelta(hours=9))
-    host = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    host = x509.SubjectAlternativeName(
+        [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    )
     signed = builder.add_extension(host, critical=False).sign(key, hashes.SHA256())
     chain = folder / "chain.pem"
     secret = folder / "key.pem"
@@ -62,7 +68,14 @@ def proxied(
             "{$SSTQ_UPSTREAM:127.0.0.1:8080}": upstream,
         }
         name = "Caddyfile"
-        command = ["caddy", "run", "--adapter", "caddyfile", "--config", str(folder / name)]
+        command = [
+            "caddy",
+            "run",
+            "--adapter",
+            "caddyfile",
+            "--config",
+            str(folder / name),
+        ]
     else:
         own = {
             "/run/nginx.pid": str(folder / "pid"),
@@ -74,7 +87,15 @@ def proxied(
             "127.0.0.1:8080": upstream,
         }
         name = "nginx.conf"
-        command = ["/usr/sbin/nginx", "-c", str(folder / name), "-p", str(folder), "-g", "daemon off;"]
+        command = [
+            "/usr/sbin/nginx",
+            "-c",
+            str(folder / name),
+            "-p",
+            str(folder),
+            "-g",
+            "daemon off;",
+        ]
     text = (DEPLOY / name).read_text()
     for old, new in (own | (changes or {})).items():
         assert old in text, old
@@ -82,7 +103,10 @@ def proxied(
     (folder / name).write_text(text)
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            command, stdout=log, stderr=log, env={"HOME": str(folder), "PATH": "/usr/sbin:/usr/bin"}
+            command,
+            stdout=log,
+            stderr=log,
+            env={"HOME": str(folder), "PATH": "/usr/sbin:/usr/bin"},
         )
     try:
         until(lambda: _answers(port, chain) or process.poll() is not None)
@@ -97,7 +121,9 @@ def _answers(port: int, chain: Path) -> bool:
     try:
         with (
             socket.create_connection(("127.0.0.1", port), 5) as line,
-            ssl.create_default_context(cafile=str(chain)).wrap_socket(line, server_hostname="127.0.0.1"),
+            ssl.create_default_context(cafile=str(chain)).wrap_socket(
+                line, server_hostname="127.0.0.1"
+            ),
         ):
             return True
     except OSError:

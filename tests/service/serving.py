@@ -28,7 +28,12 @@ class Server:
         # The context of the standard library, which believes in SSL_CERT_FILE as our own client does.
         # A connection is used again for less time than the server keeps it: otherwise it could close it meanwhile.
         kept = httpx.Limits(keepalive_expiry=2.0)
-        self.http = httpx.Client(base_url=url, timeout=PATIENCE, verify=ssl.create_default_context(), limits=kept)
+        self.http = httpx.Client(
+            base_url=url,
+            timeout=PATIENCE,
+            verify=ssl.create_default_context(),
+            limits=kept,
+        )
 
     def kill(self):
         """Kill it with SIGKILL, and wait until its port is free."""
@@ -41,7 +46,9 @@ class Server:
         return socket.create_connection(address, PATIENCE, source_address=(source, 0))
 
     def administer(self, method, path, token=ADMINISTRATOR, **options):
-        return self.http.request(method, path, headers={"Authorization": f"Bearer {token}"}, **options)
+        return self.http.request(
+            method, path, headers={"Authorization": f"Bearer {token}"}, **options
+        )
 
     def create(self, name, mechanism, **terms):
         """Create a campaign; returns its shared tokens."""
@@ -68,12 +75,16 @@ class Server:
             "Authorization": token and f"Bearer {token}",
         } | (headers or {})
         whole = {header: value for header, value in whole.items() if value is not None}
-        return self.http.post(f"/v1/campaigns/{name}/messages", content=body, headers=whole)
+        return self.http.post(
+            f"/v1/campaigns/{name}/messages", content=body, headers=whole
+        )
 
     def sender(self, name, people=10**6):
         """A token for batches to a campaign; None where there are none."""
         if name not in self.senders:
-            made = self.administer("POST", f"/v1/campaigns/{name}/senders", json={"people": people})
+            made = self.administer(
+                "POST", f"/v1/campaigns/{name}/senders", json={"people": people}
+            )
             if made.status_code != 201:
                 return None
             self.senders[name] = made.json()["send_token"]
@@ -109,7 +120,9 @@ def serving(folder, program=None, environment=None, command="serve", **settings)
     } | settings
     if program is None:
         arguments = [command, "--folder", str(folder)]
-        environment = {f"SSTQ_{name.upper()}": str(value) for name, value in chosen.items()} | (environment or {})
+        environment = {
+            f"SSTQ_{name.upper()}": str(value) for name, value in chosen.items()
+        } | (environment or {})
     else:
         arguments = [json.dumps(chosen)]
     log = Path(folder) / f"{role}.log"

@@ -32,7 +32,12 @@ def values_of(study, count, rng):
 
 def begin(server, name, study, people, **terms):
     """Create a study at a collector; returns what that answers."""
-    content = {"name": name, "study": json.loads(study.to_json()), "people": people, **terms}
+    content = {
+        "name": name,
+        "study": json.loads(study.to_json()),
+        "people": people,
+        **terms,
+    }
     return server.administer("POST", "/v1/campaigns", json=content)
 
 
@@ -62,7 +67,13 @@ def whole(server, name, study, people_of=lambda campaign: campaign.stage.people)
     while (campaign := next_stage(server, name, len(sent) + 1)) is not None:
         people = people_of(campaign)
         messages = campaign.question.encode(values_of(study, people, rng))
-        answer = server.send(campaign.name, campaign.mechanism, messages.to_bytes(), len(messages), token=token)
+        answer = server.send(
+            campaign.name,
+            campaign.mechanism,
+            messages.to_bytes(),
+            len(messages),
+            token=token,
+        )
         assert answer.status_code == 200, answer.text
         sent.append(messages)
     return sent

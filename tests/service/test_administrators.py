@@ -28,7 +28,11 @@ def test_two_administrators_lose_nothing(database_url, monkeypatch):
     """Both read the terms before one of them writes; each changes others."""
     collector = Collector(Settings(database_url, ADMINISTRATOR))
     save = Collector.save
-    monkeypatch.setattr(Collector, "save", lambda *given, **options: arrive(given) or save(*given, **options))
+    monkeypatch.setattr(
+        Collector,
+        "save",
+        lambda *given, **options: arrive(given) or save(*given, **options),
+    )
     both_have_read = Barrier(2)
 
     def arrive(given):
@@ -37,10 +41,16 @@ def test_two_administrators_lose_nothing(database_url, monkeypatch):
 
     for number in range(4):
         entry = None
-        collector.save(Campaign(f"steps-{number}", sstq.FrameUnit(dim=3, epsilon=2.0)), OwnTerms())
+        collector.save(
+            Campaign(f"steps-{number}", sstq.FrameUnit(dim=3, epsilon=2.0)), OwnTerms()
+        )
         entry = collector.entries[f"steps-{number}"]
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(change_terms, [collector] * 2, [entry] * 2, CHANGES))
         found = collector.entries[f"steps-{number}"]
-        assert (found.campaign.labels, found.own.release_every, found.stored.closed) == (("a", "b", "c"), 77, True)
+        assert (
+            found.campaign.labels,
+            found.own.release_every,
+            found.stored.closed,
+        ) == (("a", "b", "c"), 77, True)
     collector.store.close()

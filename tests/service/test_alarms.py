@@ -60,7 +60,8 @@ def alike(mechanism, count, seed):
 
 
 def test_the_chances_of_all_looks_add_up_to_alpha():
-    counts = [math.ceil(100 * GROWTH**number) for number in range(200)]  # up to 10^12 messages
+    # up to 10^12 messages
+    counts = [math.ceil(100 * GROWTH**number) for number in range(200)]
     assert 0.95 * ALPHA < 2 * sum(map(threshold, counts)) <= ALPHA
 
 
@@ -104,7 +105,8 @@ def cells(counts, lower=0.2, upper=0.3, size=4):
 @pytest.mark.parametrize(
     ("counted", "raised"),
     [
-        (cells([2000, 2900, 2500, 2600]), False),  # every code occurs, within the bounds
+        # every code occurs, within the bounds
+        (cells([2000, 2900, 2500, 2600]), False),
         (cells([1500, 2900, 2800, 2800]), True),  # one occurs too rarely
         (cells([3300, 3300, 3400]), True),  # one never
         (cells([2100, 2100, 2100, 3700]), True),  # one too often
@@ -168,26 +170,35 @@ def test_equal_messages_raise_an_alarm_and_it_stays(store, seed):
     one = SMALL.encode(np.zeros((1, 6)), seed)
     alike = type(one).concatenate([one] * 4000)
     assert add(alike)["counts"].startswith(ALARM)
-    assert add(SMALL.encode(np.zeros((100_000, 6)), seed + 1))["counts"].startswith(ALARM)
+    assert add(SMALL.encode(np.zeros((100_000, 6)), seed + 1))["counts"].startswith(
+        ALARM
+    )
     assert results.raised(store) == {("c", "counts"): 1.0}
 
 
 def test_a_mean_beyond_clip_raises_an_alarm(seed):
-    honest, rows = SMALL.encode(same(SMALL, 1000), seed), SMALL.encode(np.zeros((5000, 6)), seed)
+    honest, rows = (
+        SMALL.encode(same(SMALL, 1000), seed),
+        SMALL.encode(np.zeros((5000, 6)), seed),
+    )
     best = rows[np.argmax(SMALL.decode(rows)[:, 0]) :][:1]
     aggregator = SMALL.aggregator()
     aggregator.update(honest)
     assert look(SMALL, aggregator, aggregator.mean())["norm"] == "passed"
     for _ in range(1000):
         aggregator.update(best)
-    assert look(SMALL, aggregator, aggregator.mean())["norm"].startswith(f"{ALARM}the mean has norm")
+    assert look(SMALL, aggregator, aggregator.mean())["norm"].startswith(
+        f"{ALARM}the mean has norm"
+    )
 
 
 def test_sparse_counts_are_said_to_have_no_power(seed):
     many = sstq.FrameUnit(dim=6, epsilon=2.0, frames=512)
     aggregator = sums(many, np.zeros((2000, 6)), seed)
     said = look(many, aggregator, aggregator.mean())["counts"]
-    assert said.startswith("no power: there are 262,144 different messages, more than 2,000 messages tell apart")
+    assert said.startswith(
+        "no power: there are 262,144 different messages, more than 2,000 messages tell apart"
+    )
     assert noticed_share(cells_of(many, aggregator), 2000) > 0.5
     few = cells_of(SMALL, sums(SMALL, np.zeros((20_000, 6)), seed))
     assert noticed_share(few, 20_000) < 0.05
@@ -198,11 +209,15 @@ def test_too_few_messages_are_not_tested(seed):
     assert look(SMALL, aggregator, aggregator.mean()) == {}
     private = sstq.PrivUnit(dim=4, epsilon=3.0)
     aggregator = sums(private, np.zeros((200, 4)), seed)
-    assert look(private, aggregator, aggregator.mean())["counts"].startswith("not tested")
+    assert look(private, aggregator, aggregator.mean())["counts"].startswith(
+        "not tested"
+    )
 
 
 def test_a_coordinate_that_the_data_choose_is_no_alarm():
     """Messages of vqSGD are vertices near the vector: how often a coordinate occurs says nothing of attackers."""
     mechanism = sstq.mechanism("vqsgd", dim=20, epsilon=4.0)
     aggregator = sums(mechanism, same(mechanism, 20_000), 1)
-    assert not look(mechanism, aggregator, aggregator.mean())["counts"].startswith(ALARM)
+    assert not look(mechanism, aggregator, aggregator.mean())["counts"].startswith(
+        ALARM
+    )

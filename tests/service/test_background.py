@@ -30,14 +30,18 @@ def collector(tmp_path):
 
 def receive(collector, *names):
     for name in names:
-        collector.store.receive([Upload(name, secrets.token_bytes(16), 5, packed(MECHANISM))])
+        collector.store.receive(
+            [Upload(name, secrets.token_bytes(16), 5, packed(MECHANISM))]
+        )
 
 
 def folded(collector):
     return [collector.store.counts()[name].folded for name in ("a", "b")]
 
 
-def test_uploads_that_never_end_leave_the_other_campaigns_their_turn(collector, monkeypatch):
+def test_uploads_that_never_end_leave_the_other_campaigns_their_turn(
+    collector, monkeypatch
+):
     fold = Store.fold
 
     def while_more_arrive(store, name, *_):
@@ -51,20 +55,32 @@ def test_uploads_that_never_end_leave_the_other_campaigns_their_turn(collector, 
     assert min(folded(collector)) >= 5
     monkeypatch.undo()
     Folding(collector).round()
-    assert [collector.store.counts()[name].received for name in ("a", "b")] == folded(collector)
+    assert [collector.store.counts()[name].received for name in ("a", "b")] == folded(
+        collector
+    )
 
 
-def test_a_campaign_that_cannot_be_folded_holds_up_no_other(collector, monkeypatch, caplog):
+def test_a_campaign_that_cannot_be_folded_holds_up_no_other(
+    collector, monkeypatch, caplog
+):
     fold = Store.fold
-    monkeypatch.setattr(Store, "fold", lambda store, name, *_: 1 / 0 if name == "a" else fold(store, name))
+    monkeypatch.setattr(
+        Store,
+        "fold",
+        lambda store, name, *_: 1 / 0 if name == "a" else fold(store, name),
+    )
     receive(collector, "a", "b")
     Folding(collector).round()
     assert folded(collector) == [0, 5]
     assert collector.metrics.rounds.labels("failed")._value.get() == 1
-    assert [record.getMessage() for record in caplog.records] == ["folding failed for the campaign a"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "folding failed for the campaign a"
+    ]
 
 
-def test_a_slow_estimate_waits_while_messages_arrive_and_not_afterwards(collector, monkeypatch):
+def test_a_slow_estimate_waits_while_messages_arrive_and_not_afterwards(
+    collector, monkeypatch
+):
     monkeypatch.setattr(background, "_ESTIMATE_PAUSE", 1e9)  # whatever it takes
     running = Folding(collector)
     for _ in range(2):

@@ -37,8 +37,16 @@ MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0, messages=2)
 KEY = SealingKey.generate()
 SHUFFLER = SigningKey.generate()
 TOKENS = 1000
-TERMS = Shuffling("https://shuffle.example", SHUFFLER.public.hex(), "cd" * 32, threshold=20)
-CAMPAIGN = Campaign("steps", MECHANISM, closes=datetime(2100, 1, 1, tzinfo=UTC), senders="single-use", shuffling=TERMS)
+TERMS = Shuffling(
+    "https://shuffle.example", SHUFFLER.public.hex(), "cd" * 32, threshold=20
+)
+CAMPAIGN = Campaign(
+    "steps",
+    MECHANISM,
+    closes=datetime(2100, 1, 1, tzinfo=UTC),
+    senders="single-use",
+    shuffling=TERMS,
+)
 CROWD = CAMPAIGN.crowd(KEY.public)
 SECRETS = {CROWD.hex(): KEY.secret}
 
@@ -83,7 +91,10 @@ def take(store, envelopes, **changes):
 
 def counts(store):
     found = count_batches(store, "steps")
-    return [found[name] for name in ("batches", "accepted", "foreign", "malformed", "repeated")]
+    return [
+        found[name]
+        for name in ("batches", "accepted", "foreign", "malformed", "repeated")
+    ]
 
 
 def state(store):
@@ -125,7 +136,9 @@ def test_a_batch_is_opened_when_all_its_parts_are_there(store):
     assert receive(store, second, other)
     assert open_next(store, CAMPAIGN, SECRETS, Workers())
     assert state(store).count == 30
-    assert [crowd["people"] for crowd in shuffled_claim(store, CAMPAIGN)["crowds"]] == [30]
+    assert [crowd["people"] for crowd in shuffled_claim(store, CAMPAIGN)["crowds"]] == [
+        30
+    ]
 
 
 def test_another_batch_of_the_same_name_is_refused(store):
@@ -171,8 +184,16 @@ def batch_of(crowd, slot):
 
 def claimed(people):
     """What a crowd of so many people justifies."""
-    both = [shuffled_epsilon(MECHANISM, honest, TERMS.delta, messages=2) for honest in (people, people // 2)]
-    claim = {"people": people, "epsilon": both[0], "delta": TERMS.delta, "epsilon_if_half_fake": both[1]}
+    both = [
+        shuffled_epsilon(MECHANISM, honest, TERMS.delta, messages=2)
+        for honest in (people, people // 2)
+    ]
+    claim = {
+        "people": people,
+        "epsilon": both[0],
+        "delta": TERMS.delta,
+        "epsilon_if_half_fake": both[1],
+    }
     return claim | {"isolating_share": (people - 1) / TOKENS}
 
 
@@ -183,29 +204,49 @@ def test_each_crowd_has_a_claim_of_its_own(store):
     assert shuffled_claim(store, CAMPAIGN)["crowds"] == [claimed(300)]
     # The other slot's batch of the same crowd: 50 of its envelopes do not open.
     foreign = sealed(messages(1), slot=0) * 50
-    take(store, [*sealed(messages(250), slot=1), *foreign], slot=1, batch=batch_of(crowd, 1))
+    take(
+        store,
+        [*sealed(messages(250), slot=1), *foreign],
+        slot=1,
+        batch=batch_of(crowd, 1),
+    )
     assert shuffled_claim(store, CAMPAIGN)["crowds"] == [claimed(250)]
     assert claimed(300)["epsilon"] < claimed(250)["epsilon"] < 4.0
     # All of a batch is refused: nobody's message was seen, and nothing changes.
     take(store, sealed(messages(1), slot=1) * 20, batch=batch_of(other, 0))
     assert shuffled_claim(store, CAMPAIGN)["crowds"] == [claimed(250)]
     # Junk, and fewer than the threshold, which a campaign may allow: it is the matter of those crowds.
-    take(store, [*sealed(messages(1, seed=3)), *[bytes(CAMPAIGN.envelope_bytes)] * 99], batch=batch_of(spoiled, 0))
+    take(
+        store,
+        [*sealed(messages(1, seed=3)), *[bytes(CAMPAIGN.envelope_bytes)] * 99],
+        batch=batch_of(spoiled, 0),
+    )
     take(store, sealed(messages(10, seed=2)), batch=batch_of(few, 0))
     claim = shuffled_claim(store, CAMPAIGN)
     alone = shuffled_epsilon(MECHANISM, 1, TERMS.delta, messages=2)
     local = {"epsilon": 4.0, "delta": 0.0, "epsilon_if_half_fake": 4.0}
     assert claim["crowds"] == [
         claimed(250),
-        {"people": 1, "epsilon": alone, "delta": TERMS.delta, "epsilon_if_half_fake": 4.0, "isolating_share": 0.0},
+        {
+            "people": 1,
+            "epsilon": alone,
+            "delta": TERMS.delta,
+            "epsilon_if_half_fake": 4.0,
+            "isolating_share": 0.0,
+        },
         {"people": 10, "isolating_share": 9 / TOKENS} | local,
     ]
     assert 3.99 < alone < 4.0
     assert claim["local_epsilon"] == 4.0
-    assert shuffled_claim(store, replace(CAMPAIGN, senders="everybody", shuffling=None)) is None
+    assert (
+        shuffled_claim(store, replace(CAMPAIGN, senders="everybody", shuffling=None))
+        is None
+    )
     # Without single-use tokens one sender could be a whole crowd.
     found = shuffled_claim(store, replace(CAMPAIGN, senders="everybody"))["crowds"]
-    assert found == [{"people": n, "isolating_share": (n - 1) / TOKENS} | local for n in (250, 1, 10)]
+    assert found == [
+        {"people": n, "isolating_share": (n - 1) / TOKENS} | local for n in (250, 1, 10)
+    ]
 
 
 def test_a_claim_without_tokens_names_no_share_of_them(store):
@@ -229,7 +270,9 @@ time.sleep(600)
 """
 
 
-def test_many_envelopes_are_opened_by_a_process_that_ends_with_a_killed_collector(tmp_path):
+def test_many_envelopes_are_opened_by_a_process_that_ends_with_a_killed_collector(
+    tmp_path,
+):
     process = fork([], tmp_path / "log", {}, _OPENING)
     with process.stdout:
         worker = process.stdout.readline()
@@ -256,16 +299,34 @@ def test_a_manifest_is_read_only_if_the_shuffler_signed_it():
         (text, ""),
         (text, found.signed(SigningKey.generate())["SSTQ-Signature"]),
     ):
-        with pytest.raises(Problem, match="403: The batch is not signed by the campaign's shuffler"):
+        with pytest.raises(
+            Problem, match="403: The batch is not signed by the campaign's shuffler"
+        ):
             read_manifest(*wrong, SHUFFLER.public)
-    for wrong, reason in (("{", "Expecting"), (text.replace('"slot":0', '"slot":-1'), "slot must be"), ("[]", "")):
-        with pytest.raises(Problem, match=f"400: The header SSTQ-Batch cannot be read: {reason}"):
-            read_manifest(wrong, SHUFFLER.sign(wrong.encode(), BATCH_PREFIX), SHUFFLER.public)
+    for wrong, reason in (
+        ("{", "Expecting"),
+        (text.replace('"slot":0', '"slot":-1'), "slot must be"),
+        ("[]", ""),
+    ):
+        with pytest.raises(
+            Problem, match=f"400: The header SSTQ-Batch cannot be read: {reason}"
+        ):
+            read_manifest(
+                wrong, SHUFFLER.sign(wrong.encode(), BATCH_PREFIX), SHUFFLER.public
+            )
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("slot", -1), ("size", 0), ("parts", 30), ("part", 1), ("count", 21), ("batch", "ab"), ("crowd", "x" * 64)],
+    [
+        ("slot", -1),
+        ("size", 0),
+        ("parts", 30),
+        ("part", 1),
+        ("count", 21),
+        ("batch", "ab"),
+        ("crowd", "x" * 64),
+    ],
 )
 def test_a_manifest_that_cannot_be(name, value):
     with pytest.raises(ValueError, match=name):

@@ -12,7 +12,9 @@ MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
 
 
 def packed(mechanism, count, seed):
-    messages = mechanism.encode(np.full((count, mechanism.dim), 1 / mechanism.dim), rng=seed)
+    messages = mechanism.encode(
+        np.full((count, mechanism.dim), 1 / mechanism.dim), rng=seed
+    )
     return count, messages.to_bytes()
 
 
@@ -24,9 +26,14 @@ def sums(mechanism, some):
 
 
 @pytest.mark.parametrize("counts", [[1] * 9, [8] * 3, [3, 1, 5, 3, 1, 1], [2]])
-@pytest.mark.parametrize("mechanism", [MECHANISM, sstq.SSTQ(dim=20, epsilon=2.0), sstq.PrivUnit(dim=3, epsilon=2.0)])
+@pytest.mark.parametrize(
+    "mechanism",
+    [MECHANISM, sstq.SSTQ(dim=20, epsilon=2.0), sstq.PrivUnit(dim=3, epsilon=2.0)],
+)
 def test_joined_bodies_have_the_same_messages(mechanism, counts, seed):
-    made = [packed(mechanism, count, seed + place) for place, count in enumerate(counts)]
+    made = [
+        packed(mechanism, count, seed + place) for place, count in enumerate(counts)
+    ]
     joined, wrong = receiving.checked(mechanism, made)
     assert not wrong
     assert len(joined) == len(set(counts))
@@ -46,7 +53,10 @@ def test_few_bytes_are_joined_at_once(monkeypatch):
 @pytest.mark.parametrize("places", [[0], [99], [3, 4, 50], list(range(100))])
 def test_each_malformed_body_is_found_with_its_reason(places):
     made = [packed(MECHANISM, 1 + place % 2, place) for place in range(100)]
-    wrong = {place: [b"", b"\x00" * 4, b"\xff" * (2 + place % 2)][place % 3] for place in places}
+    wrong = {
+        place: [b"", b"\x00" * 4, b"\xff" * (2 + place % 2)][place % 3]
+        for place in places
+    }
     for place, body in wrong.items():
         made[place] = made[place][0], body
     joined, found = receiving.checked(MECHANISM, made)
@@ -59,7 +69,9 @@ def test_each_malformed_body_is_found_with_its_reason(places):
 
 
 def test_bodies_of_wrong_lengths_that_add_up_are_found():
-    assert sorted(receiving.checked(MECHANISM, [(1, b"\x00"), (1, b"\x00" * 3)])[1]) == [0, 1]
+    assert sorted(
+        receiving.checked(MECHANISM, [(1, b"\x00"), (1, b"\x00" * 3)])[1]
+    ) == [0, 1]
 
 
 def test_numbers_that_only_the_sums_refuse_are_refused_on_arrival():

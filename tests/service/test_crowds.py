@@ -20,16 +20,26 @@ pytest.importorskip("fastapi")
 from sstq.client import Campaign, Shuffling
 from sstq.client.sealing import CROWD_BYTES
 from sstq.service import crowds
-from sstq.service.crowds import count_outgoing, joined_by_crowd, next_part, sent, settle, waiting
+from sstq.service.crowds import (
+    count_outgoing,
+    joined_by_crowd,
+    next_part,
+    sent,
+    settle,
+    waiting,
+)
 from sstq.service.receiving import Upload
 from sstq.service.store import Store
 from tests.service import both
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0, messages=3)
 TERMS = Shuffling("https://shuffle.example", "ab" * 32, "cd" * 32, threshold=2)
-CAMPAIGN = Campaign("steps", MECHANISM, closes=datetime(2100, 1, 1, tzinfo=UTC), shuffling=TERMS)
+CAMPAIGN = Campaign(
+    "steps", MECHANISM, closes=datetime(2100, 1, 1, tzinfo=UTC), shuffling=TERMS
+)
 SIZE = CAMPAIGN.envelope_bytes
-CROWDS = (b"2" * CROWD_BYTES, b"2" * (CROWD_BYTES - 1) + b"3")  # they differ in the last bit
+# they differ in the last bit
+CROWDS = (b"2" * CROWD_BYTES, b"2" * (CROWD_BYTES - 1) + b"3")
 NUMBERED = 8  # bytes of an envelope that says whose it is
 
 
@@ -43,10 +53,19 @@ def store(database_url):
 def uploaded(store, people, key=CROWDS[0], together=1):
     """Send envelopes of random bytes, some people per upload; returns them, (people, slots)."""
     sizes = [together] * (people // together)
-    envelopes = [[[secrets.token_bytes(SIZE) for _ in range(3)] for _ in range(size)] for size in sizes]
-    bodies = [key + b"".join(envelope for person in upload for envelope in person) for upload in envelopes]
+    envelopes = [
+        [[secrets.token_bytes(SIZE) for _ in range(3)] for _ in range(size)]
+        for size in sizes
+    ]
+    bodies = [
+        key + b"".join(envelope for person in upload for envelope in person)
+        for upload in envelopes
+    ]
     found = store.receive(
-        [Upload("steps", secrets.token_bytes(16), size, body) for size, body in zip(sizes, bodies, strict=True)]
+        [
+            Upload("steps", secrets.token_bytes(16), size, body)
+            for size, body in zip(sizes, bodies, strict=True)
+        ]
     )
     assert found == list(sizes)
     return [person for upload in envelopes for person in upload]
@@ -65,7 +84,10 @@ def forwarded(store):
         sent(store, part)
         sent(store, part)  # twice does no harm
     for part in sorted(parts, key=lambda part: (part["batch"], part["part"])):
-        cut = [part["body"][start : start + SIZE] for start in range(0, len(part["body"]), SIZE)]
+        cut = [
+            part["body"][start : start + SIZE]
+            for start in range(0, len(part["body"]), SIZE)
+        ]
         assert len(cut) == part["count"]
         found.setdefault((part["slot"], part["crowd"], part["batch"]), []).extend(cut)
     return parts, found
@@ -73,7 +95,10 @@ def forwarded(store):
 
 def test_envelopes_of_one_crowd_share_a_row():
     packed = [(1, CROWDS[0] + b"a"), (2, CROWDS[1] + b"bc"), (3, CROWDS[0] + b"def")]
-    assert joined_by_crowd(MECHANISM, packed) == ([(4, CROWDS[0] + b"adef"), (2, CROWDS[1] + b"bc")], {})
+    assert joined_by_crowd(MECHANISM, packed) == (
+        [(4, CROWDS[0] + b"adef"), (2, CROWDS[1] + b"bc")],
+        {},
+    )
 
 
 @both
@@ -95,11 +120,14 @@ def test_a_crowd_becomes_a_batch_per_slot(store, monkeypatch, tmp_path):
         came = [person[slot] for person in people]
         assert sorted(envelopes) == sorted(came)
         assert envelopes != came  # the same order has a chance of 1/60!
-    assert len({batch[:12] for _, _, batch in batches}) == 1  # by which the collector knows that they are one crowd
+    # by which the collector knows that they are one crowd
+    assert len({batch[:12] for _, _, batch in batches}) == 1
     assert {(part["size"], part["parts"]) for part in parts} == {(60, 9)}
     # Those for the other key still wait, as they came.
     assert waiting(store, "steps") == {CROWDS[1].hex(): 4}
-    assert not any(other[0] in envelopes for other in others for envelopes in batches.values())
+    assert not any(
+        other[0] in envelopes for other in others for envelopes in batches.values()
+    )
 
 
 @both
@@ -161,14 +189,23 @@ def mixed(people, slots):
     for slot, part, body in crowds.mixed(bodies, (people, slots, NUMBERED), 5):
         assert (len(found[slot]), len(body) <= 5 * NUMBERED) == (part, True)
         found[slot].append(body)
-    found = np.array([np.frombuffer(b"".join(of_slot), dtype="<u4").reshape(-1, 2) for of_slot in found])
-    assert np.array_equal(found[..., 1], np.broadcast_to(np.arange(slots)[:, None], found.shape[:2]))
+    found = np.array(
+        [
+            np.frombuffer(b"".join(of_slot), dtype="<u4").reshape(-1, 2)
+            for of_slot in found
+        ]
+    )
+    assert np.array_equal(
+        found[..., 1], np.broadcast_to(np.arange(slots)[:, None], found.shape[:2])
+    )
     return found[..., 0]
 
 
 def test_every_envelope_is_there_once_in_its_slot():
     found = mixed(1000, 3)
-    assert np.array_equal(np.sort(found, axis=1), np.broadcast_to(np.arange(1000), (3, 1000)))
+    assert np.array_equal(
+        np.sort(found, axis=1), np.broadcast_to(np.arange(1000), (3, 1000))
+    )
     # In 3000 places about one person is where it was in each slot; 20 in one are less likely than 1e-18.
     assert np.all((found == np.arange(1000)).sum(axis=1) < 20)
     assert np.all((found[0] == found[1:]).sum(axis=1) < 20)
@@ -179,7 +216,9 @@ def test_every_order_is_equally_likely():
     runs = 20 * 24
     seen = Counter(map(tuple, mixed(4, runs).tolist()))
     expected = runs / 24
-    statistic = sum((seen[order] - expected) ** 2 / expected for order in permutations(range(4)))
+    statistic = sum(
+        (seen[order] - expected) ** 2 / expected for order in permutations(range(4))
+    )
     assert sum(seen.values()) == runs
     assert statistic < chi2.isf(1e-9, 23)
 

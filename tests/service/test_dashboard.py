@@ -35,13 +35,17 @@ from tests.service.serving import ADMINISTRATOR, serving
 pytestmark = pytest.mark.slow
 
 needs_browser = pytest.mark.skipif(
-    CHROMIUM is None, reason="NO BROWSER: the dashboard is not tested; install chromium or set SSTQ_CHROMIUM"
+    CHROMIUM is None,
+    reason="NO BROWSER: the dashboard is not tested; install chromium or set SSTQ_CHROMIUM",
 )
 COLOURS = "Chart.getChart(document.querySelector('#estimate-figures canvas')).data.datasets[0].backgroundColor"
 DAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 SLEEP = sstq.FrameUnit(dim=7, epsilon=4.0, frames=16384)
 SMALL = sstq.FrameUnit(dim=6, epsilon=4.0)
-LONG = [f"A statement number {number} that is far too long for the space beside a bar" for number in range(6)]
+LONG = [
+    f"A statement number {number} that is far too long for the space beside a bar"
+    for number in range(6)
+]
 TRAVEL = sstq.GroupUnit(dim=3, epsilon=5.0, groups=4, frames=1024)
 RING = sstq.FrameUnit(dim=256, epsilon=6.0, frames=4096)
 
@@ -64,7 +68,13 @@ def server(tmp_path_factory):
     with serving(tmp_path_factory.mktemp("server"), messages_per_second=0) as running:
         running.create("hours-of-sleep", SLEEP, labels=DAYS, readers="public")
         groups = ["under 30", "30 to 60", "over 60", "unborn"]
-        running.create("travel", TRAVEL, labels=["walk", "cycle", "bus"], group_labels=groups, readers="public")
+        running.create(
+            "travel",
+            TRAVEL,
+            labels=["walk", "cycle", "bus"],
+            group_labels=groups,
+            readers="public",
+        )
         running.create("ring", RING, image_shape=[16, 16])
         # An estimate at each of these sizes, so that there is a history.
         for seed, count in enumerate([300, 700, 2000]):
@@ -107,7 +117,9 @@ def picture(page, name, tmp_path, whole=False):
 
 def choose(page, name):
     page.click(f"nav a[data-name={name}]")
-    page.wait_for_function("(name) => document.getElementById('name').textContent === name", arg=name)
+    page.wait_for_function(
+        "(name) => document.getElementById('name').textContent === name", arg=name
+    )
     playwright.expect(page.locator("#facts")).to_contain_text("In this estimate")
 
 
@@ -125,15 +137,22 @@ def test_an_estimate_changes_while_messages_arrive(page, server, tmp_path):
     assert "3,000 messages" in page.locator("nav a[aria-current=page]").text_content()
     before = table(page, "Mean of each coordinate")
     assert [row[0] for row in before] == DAYS
-    assert [row[0] for row in table(page, "Standard error against messages")][:3] == ["300", "1,000", "3,000"]
+    assert [row[0] for row in table(page, "Standard error against messages")][:3] == [
+        "300",
+        "1,000",
+        "3,000",
+    ]
     page.evaluate("document.querySelector('#estimate-figures details').open = true")
     send(server, "hours-of-sleep", SLEEP, sleep(10_000, 9))
     playwright.expect(covered).to_have_text("13,000")
     after = table(page, "Mean of each coordinate")
     assert after != before
     assert float(after[5][2]) < float(before[5][2])  # the error bar of Saturday
-    assert page.evaluate("document.querySelector('#estimate-figures details').open")  # not built anew
-    playwright.expect(page.locator("#arrivals-text")).to_contain_text("13,000 messages in")
+    # not built anew
+    assert page.evaluate("document.querySelector('#estimate-figures details').open")
+    playwright.expect(page.locator("#arrivals-text")).to_contain_text(
+        "13,000 messages in"
+    )
     page.evaluate("document.querySelector('#estimate-figures details').open = false")
     picture(page, "bars", tmp_path, whole=True)
 
@@ -153,10 +172,19 @@ def test_groups_side_by_side_with_the_keyboard_alone(page, server, tmp_path):
     estimate = server.estimate("travel", 10_000)
     # A group of nobody has no mean, but in 0.1 % of runs.
     shown = [mean for mean in estimate["groups"]["means"] if mean[0] is not None]
-    assert [[float(cell) for cell in row[1::2]] for row in means] == pytest.approx(np.transpose(shown), rel=1e-3)
+    assert [[float(cell) for cell in row[1::2]] for row in means] == pytest.approx(
+        np.transpose(shown), rel=1e-3
+    )
     if len(shown) == 3:
-        playwright.expect(page.locator("body")).to_contain_text("1 of 4 groups have too few people for a mean")
-    assert [row[0] for row in table(page, "Share of each group")] == ["under 30", "30 to 60", "over 60", "unborn"]
+        playwright.expect(page.locator("body")).to_contain_text(
+            "1 of 4 groups have too few people for a mean"
+        )
+    assert [row[0] for row in table(page, "Share of each group")] == [
+        "under 30",
+        "30 to 60",
+        "over 60",
+        "unborn",
+    ]
     page.go_back()
     page.wait_for_url(f"{server.url}/")
     page.goto(f"{server.url}/travel")
@@ -170,26 +198,37 @@ def test_groups_side_by_side_with_the_keyboard_alone(page, server, tmp_path):
     unnamed = "button:not(:has-text('')), input:not([id]), a:not([href]):not([hidden])"
     assert page.locator(unnamed).count() == 0
     certificate = page.locator("#certificate").text_content()
-    assert verify(certificate, TRAVEL).holds  # as it is shown, with integers that JavaScript cannot hold
+    # as it is shown, with integers that JavaScript cannot hold
+    assert verify(certificate, TRAVEL).holds
 
 
 @needs_browser
 def test_an_image_behind_a_token_and_its_csv(page, server, tmp_path):
     page.goto(f"{server.url}/ring")
     playwright.expect(page.locator("#token-form")).to_be_visible()
-    playwright.expect(page.locator("#token-problem")).to_contain_text("ring needs a token")
+    playwright.expect(page.locator("#token-problem")).to_contain_text(
+        "ring needs a token"
+    )
     page.fill("#token", ADMINISTRATOR)
     page.keyboard.press("Enter")
     playwright.expect(page.locator("#facts div:nth-child(2) dd")).to_have_text("10,000")
     assert page.evaluate("sessionStorage.length") == 1
-    assert ADMINISTRATOR not in page.evaluate("JSON.stringify(localStorage) + document.cookie + location.href")
+    assert ADMINISTRATOR not in page.evaluate(
+        "JSON.stringify(localStorage) + document.cookie + location.href"
+    )
     page.click("#theme-button")
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 29)"
+    assert (
+        page.evaluate("getComputedStyle(document.body).backgroundColor")
+        == "rgb(18, 22, 29)"
+    )
     picture(page, "image", tmp_path)
     pixels = page.evaluate(
         "Array.from(document.querySelector('.images canvas').getContext('2d').getImageData(0, 0, 16, 16).data)"
     )
-    grey, value = np.array(pixels)[::4], np.array(server.estimate("ring", 10_000)["value"])
+    grey, value = (
+        np.array(pixels)[::4],
+        np.array(server.estimate("ring", 10_000)["value"]),
+    )
     assert np.abs(grey - 255 * (value - value.min()) / np.ptp(value)).max() <= 1
     with page.expect_download() as download:
         page.click("#csv")
@@ -203,12 +242,17 @@ def test_an_image_behind_a_token_and_its_csv(page, server, tmp_path):
 
 
 @needs_browser
-def test_a_wrong_token_a_lost_connection_and_a_deleted_campaign_are_said(browser, server):
+def test_a_wrong_token_a_lost_connection_and_a_deleted_campaign_are_said(
+    browser, server
+):
     page = browser.new_page()
     page.add_init_script(HASTY)
     page.goto(server.url)
     page.click("#token-button")
-    for token, sentence in (("wrong", "neither the administrator's"), (ADMINISTRATOR, "")):
+    for token, sentence in (
+        ("wrong", "neither the administrator's"),
+        (ADMINISTRATOR, ""),
+    ):
         page.fill("#token", token)
         page.click("text=Use it")
         playwright.expect(page.locator("#token-problem")).to_contain_text(sentence)
@@ -246,8 +290,16 @@ def test_a_reader_sees_the_released_estimate_and_no_note_for_developers(page, se
 
 @needs_browser
 def test_a_survey_has_a_panel_per_question(page, server, tmp_path):
-    asked = {"country": sstq.Choice(["AT", "CH", "DE"]), "age": sstq.Number(0, 110, bins=22), "city": sstq.Choice(LONG)}
-    asked |= {"visits": sstq.Count(10), "mean age": sstq.Mean("age"), "age by country": sstq.By("country", "age")}
+    asked = {
+        "country": sstq.Choice(["AT", "CH", "DE"]),
+        "age": sstq.Number(0, 110, bins=22),
+        "city": sstq.Choice(LONG),
+    }
+    asked |= {
+        "visits": sstq.Count(10),
+        "mean age": sstq.Mean("age"),
+        "age by country": sstq.By("country", "age"),
+    }
     survey = sstq.Survey(4.0, asked, people=5000)
     server.create("survey", survey, senders="token")
     as_owner(page)
@@ -255,16 +307,32 @@ def test_a_survey_has_a_panel_per_question(page, server, tmp_path):
     playwright.expect(page.locator("#estimate-text")).to_contain_text("No estimate yet")
     rng = np.random.default_rng(5)
     country = rng.choice(["AT", "CH"], 5000, p=[0.3, 0.7])
-    people = {"country": country, "age": rng.normal(45, 9, 5000), "city": rng.choice(LONG, 5000)}
+    people = {
+        "country": country,
+        "age": rng.normal(45, 9, 5000),
+        "city": rng.choice(LONG, 5000),
+    }
     people["visits"] = rng.poisson(3, 5000).clip(0, 10)
-    body = survey.encode({name: column[:1] for name, column in people.items()}, rng=5).to_bytes()
+    body = survey.encode(
+        {name: column[:1] for name, column in people.items()}, rng=5
+    ).to_bytes()
     assert server.send("survey", survey, body, 1).status_code == 200
     playwright.expect(page.locator("#estimate-text")).to_contain_text("One message")
-    assert page.locator("#estimate-figures .plot:visible").count() == 0  # there is nothing to see
-    assert server.send("survey", survey, survey.encode(people, rng=5).to_bytes(), 5000).status_code == 200
+    # there is nothing to see
+    assert page.locator("#estimate-figures .plot:visible").count() == 0
+    assert (
+        server.send(
+            "survey", survey, survey.encode(people, rng=5).to_bytes(), 5000
+        ).status_code
+        == 200
+    )
     playwright.expect(page.locator("#facts div:nth-child(2) dd")).to_have_text("5,001")
-    described = {each["name"]: each for each in server.estimate("survey", 5001)["questions"]}
-    assert page.locator("#estimate-figures figcaption").all_text_contents() == list(described)
+    described = {
+        each["name"]: each for each in server.estimate("survey", 5001)["questions"]
+    }
+    assert page.locator("#estimate-figures figcaption").all_text_contents() == list(
+        described
+    )
     for name, scale in (
         ("country", 100),
         ("age", 100),
@@ -276,12 +344,28 @@ def test_a_survey_has_a_panel_per_question(page, server, tmp_path):
         rows, found = table(page, name), described[name]
         assert [row[0] for row in rows] == found["items"]
         for place, column in enumerate(("estimate", "low", "high"), 1):
-            shown = [float(row[place].removesuffix(" %").replace("−", "-").replace("–", "nan")) for row in rows]
-            wanted = [float("nan") if value is None else scale * value for value in found[column]]
+            shown = [
+                float(
+                    row[place].removesuffix(" %").replace("−", "-").replace("–", "nan")
+                )
+                for row in rows
+            ]
+            wanted = [
+                float("nan") if value is None else scale * value
+                for value in found[column]
+            ]
             assert shown == pytest.approx(wanted, rel=1e-3, nan_ok=True)
     pale = [colour.endswith("40") for colour in page.evaluate(COLOURS)]
-    assert pale == [low <= 0 for low in described["country"]["low"]] == [False, False, True]  # nobody is in DE
-    told = [page.text_content(f"#estimate-figures figure:nth-child({place}) .text") for place in (2, 4)]
+    # nobody is in DE
+    assert (
+        pale
+        == [low <= 0 for low in described["country"]["low"]]
+        == [False, False, True]
+    )
+    told = [
+        page.text_content(f"#estimate-figures figure:nth-child({place}) .text")
+        for place in (2, 4)
+    ]
     told_mean = page.text_content("#estimate-figures figure:nth-child(5) .text")
     assert re.search(r"\. Mean [0-9.]+ \([0-9.]+ to [0-9.]+\)\.", told_mean)
     for text in told:
@@ -291,8 +375,16 @@ def test_a_survey_has_a_panel_per_question(page, server, tmp_path):
     assert not page.is_visible("#error-section")
     for width in (1280, 400):
         page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth")  # charts follow later
-    assert server.administer("PATCH", "/v1/campaigns/survey", json={"closed": True}).status_code == 200
+        # charts follow later
+        page.wait_for_function(
+            "() => document.documentElement.scrollWidth <= innerWidth"
+        )
+    assert (
+        server.administer(
+            "PATCH", "/v1/campaigns/survey", json={"closed": True}
+        ).status_code
+        == 200
+    )
     playwright.expect(page.locator("#state")).to_have_text("■ closed")
 
 
@@ -304,14 +396,18 @@ def test_a_campaign_from_its_first_message_to_an_alarm(page, server):
     playwright.expect(page.locator("#estimate-text")).to_contain_text("No estimate yet")
     one = SMALL.encode(np.zeros((1, 6)))
     assert server.send("life", SMALL, one.to_bytes(), 1).status_code == 200
-    playwright.expect(page.locator("#estimate-text")).to_contain_text("One message: its error is not known")
+    playwright.expect(page.locator("#estimate-text")).to_contain_text(
+        "One message: its error is not known"
+    )
     assert all(colour.endswith("40") for colour in page.evaluate(COLOURS))
     send(server, "life", SMALL, np.zeros((2000, 6)))
     playwright.expect(page.locator("#facts")).to_contain_text("passed")
     assert [row[0] for row in table(page, "Mean of each coordinate")] == list("012345")
     # Changed terms are shown without a reload, and long names leave room for the bars.
     server.administer("PATCH", "/v1/campaigns/life", json={"labels": LONG})
-    playwright.expect(page.locator("#estimate-figures tbody tr th").first).to_have_text(LONG[0])
+    playwright.expect(page.locator("#estimate-figures tbody tr th").first).to_have_text(
+        LONG[0]
+    )
     assert page.locator("figure").count() == 3
     for width in (1280, 400):
         page.set_viewport_size({"width": width, "height": 900})
@@ -328,8 +424,15 @@ def test_a_campaign_from_its_first_message_to_an_alarm(page, server):
         )
         assert len(ticks) >= 2
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    assert server.send("life", SMALL, type(one).concatenate([one] * 2000).to_bytes(), 2000).status_code == 200
-    playwright.expect(page.locator("#alarm")).to_contain_text("This estimate should not be trusted")
+    assert (
+        server.send(
+            "life", SMALL, type(one).concatenate([one] * 2000).to_bytes(), 2000
+        ).status_code
+        == 200
+    )
+    playwright.expect(page.locator("#alarm")).to_contain_text(
+        "This estimate should not be trusted"
+    )
 
 
 @needs_browser
@@ -363,24 +466,51 @@ def test_files_of_the_page_are_those_that_were_committed(server):
 def test_a_shuffled_campaign_shows_what_arrived_justifies(server, page, tmp_path):
     """Last in this file: other pages count the campaigns."""
     shuffler = SigningKey.generate()
-    terms = {"url": "https://shuffle.example", "key": shuffler.public.hex(), "sealing_key": "cd" * 32, "threshold": 200}
-    campaign = {"closes": "2100-01-01T00:00:00Z", "senders": "single-use", "shuffling": terms}
+    terms = {
+        "url": "https://shuffle.example",
+        "key": shuffler.public.hex(),
+        "sealing_key": "cd" * 32,
+        "threshold": 200,
+    }
+    campaign = {
+        "closes": "2100-01-01T00:00:00Z",
+        "senders": "single-use",
+        "shuffling": terms,
+    }
     server.create("shuffled", SLEEP, labels=DAYS, readers="public", **campaign)
     page.goto(f"{server.url}/shuffled")
     playwright.expect(page.locator("#facts")).to_contain_text("nothing yet")
-    found, _, (sealing_key,) = read_document(server.http.get("/v1/campaigns/shuffled").content)
+    found, _, (sealing_key,) = read_document(
+        server.http.get("/v1/campaigns/shuffled").content
+    )
     crowd, rows = found.crowd(sealing_key), payloads(SLEEP.encode(sleep(300, 1)))
     body = b"".join(seal(row, sealing_key, envelope_info(crowd, 0)) for row in rows)
     digest, checksum = SLEEP.digest(), hashlib.sha256(body).hexdigest()
-    numbers = {"slot": 0, "size": 300, "tokens": 1000, "part": 0, "parts": 1, "count": 300}
-    names = {"campaign": "shuffled", "digest": digest, "crowd": crowd.hex(), "sha256": checksum}
+    numbers = {
+        "slot": 0,
+        "size": 300,
+        "tokens": 1000,
+        "part": 0,
+        "parts": 1,
+        "count": 300,
+    }
+    names = {
+        "campaign": "shuffled",
+        "digest": digest,
+        "crowd": crowd.hex(),
+        "sha256": checksum,
+    }
     manifest = Manifest(**names, **numbers, batch=secrets.token_hex(16))
     headers = {"Content-Type": "application/octet-stream"} | manifest.signed(shuffler)
-    assert server.http.post("/v1/campaigns/shuffled/batches", content=body, headers=headers).json() == {"count": 300}
+    assert server.http.post(
+        "/v1/campaigns/shuffled/batches", content=body, headers=headers
+    ).json() == {"count": 300}
     epsilon = shuffled_epsilon(SLEEP, 300, 1e-6)
     expected = f"({float(f'{epsilon:.4g}'):g}, 1e-6)"
     playwright.expect(page.locator("#facts")).to_contain_text(expected)
-    playwright.expect(page.locator("#privacy-text")).to_contain_text("otherwise a participant spends ε = 4")
+    playwright.expect(page.locator("#privacy-text")).to_contain_text(
+        "otherwise a participant spends ε = 4"
+    )
     half = float(f"{shuffled_epsilon(SLEEP, 150, 1e-6):.4g}")
     shown = f"{expected} for 300 people (ε = {half:g} if half of them are fake; nothing against the owner of 29 % of"
     playwright.expect(page.locator("#privacy-text")).to_contain_text(shown)

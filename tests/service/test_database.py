@@ -17,7 +17,9 @@ def database(store):
 
 
 def one(database, statement):
-    return database.write(lambda connection: connection.exec_driver_sql(statement).scalar())
+    return database.write(
+        lambda connection: connection.exec_driver_sql(statement).scalar()
+    )
 
 
 @both
@@ -26,9 +28,10 @@ def test_commits_wait_for_the_disk(database):
         assert one(database, "PRAGMA journal_mode") == "wal"
         assert one(database, "PRAGMA synchronous") == 2  # FULL
     else:
-        assert [one(database, f"SHOW {name}") for name in ("fsync", "synchronous_commit", "full_page_writes")] == [
-            "on"
-        ] * 3
+        assert [
+            one(database, f"SHOW {name}")
+            for name in ("fsync", "synchronous_commit", "full_page_writes")
+        ] == ["on"] * 3
 
 
 def test_a_postgresql_default_of_no_durability_is_overruled(postgres):
@@ -48,7 +51,10 @@ def test_a_server_that_does_not_sync_is_refused(postgres):
             connection.execute("ALTER SYSTEM SET fsync = off")
             connection.execute("SELECT pg_reload_conf()")
             _wait_for(connection, "off")
-            with pytest.raises(ValueError, match=r"has fsync = off, .*set fsync = on in postgresql.conf"):
+            with pytest.raises(
+                ValueError,
+                match=r"has fsync = off, .*set fsync = on in postgresql.conf",
+            ):
                 Database(url)
         finally:
             connection.execute("ALTER SYSTEM RESET fsync")
@@ -66,7 +72,9 @@ def test_another_program_is_refused(tmp_path):
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE settings (id INTEGER)")
     connection.close()
-    with pytest.raises(ValueError, match="has the tables settings of another program; pass an empty"):
+    with pytest.raises(
+        ValueError, match="has the tables settings of another program; pass an empty"
+    ):
         Database(f"sqlite:///{path}")
 
 
@@ -77,7 +85,9 @@ def test_a_file_that_is_no_database_is_refused(tmp_path):
         Database(f"sqlite:///{path}")
 
 
-@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://localhost/x", "collector"])
+@pytest.mark.parametrize(
+    "url", ["sqlite://", "sqlite:///:memory:", "mysql://localhost/x", "collector"]
+)
 def test_other_urls_are_refused(url):
     with pytest.raises(ValueError, match="database must be"):
         Database(url)
@@ -86,15 +96,21 @@ def test_other_urls_are_refused(url):
 @both
 def test_uploads_have_no_number_time_or_sender(database):
     columns = {
-        name: {column["name"] for column in database.write(lambda c, n=name: sa.inspect(c).get_columns(n))}
+        name: {
+            column["name"]
+            for column in database.write(lambda c, n=name: sa.inspect(c).get_columns(n))
+        }
         for name in tables.metadata.tables
     }
     assert columns["receipts"] == {"campaign", "key", "messages"}
     assert columns["uploads"] == {"campaign", "key", "messages", "body"}
     assert columns["tokens"] == {"campaign", "digest"}
     # Which campaign it was is all that a token's row has in common with an upload's.
-    assert columns["tokens"] & (columns["uploads"] | columns["receipts"]) == {"campaign"}
-    if database.sqlite:  # a table with rowid would number its rows in the order of arrival
+    assert columns["tokens"] & (columns["uploads"] | columns["receipts"]) == {
+        "campaign"
+    }
+    # a table with rowid would number its rows in the order of arrival
+    if database.sqlite:
         for name in columns:
             with pytest.raises(DatabaseUnavailable, match="no such column: rowid"):
                 one(database, f"SELECT max(rowid) FROM {name}")  # noqa: S608
@@ -102,9 +118,15 @@ def test_uploads_have_no_number_time_or_sender(database):
 
 def test_no_time_is_finer_than_the_hour(database):
     kinds = {
-        (table.name, column.name): column.type for table in tables.metadata.tables.values() for column in table.columns
+        (table.name, column.name): column.type
+        for table in tables.metadata.tables.values()
+        for column in table.columns
     }
-    assert not [place for place, kind in kinds.items() if isinstance(kind, sa.DateTime | sa.Time | sa.Date)]
+    assert not [
+        place
+        for place, kind in kinds.items()
+        if isinstance(kind, sa.DateTime | sa.Time | sa.Date)
+    ]
     assert {name for _, name in kinds if "hour" in name or "time" in name} == {"hour"}
 
 

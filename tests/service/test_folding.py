@@ -25,8 +25,14 @@ MECHANISMS = {
 def encoded(mechanism, count, seed):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((count, mechanism.dim)) / mechanism.dim
-    groups = {} if mechanism.groups is None else {"groups": rng.integers(0, mechanism.groups, count)}
-    return mechanism.messages_from_bytes(mechanism.encode(X, rng=seed, **groups).to_bytes(), count)
+    groups = (
+        {}
+        if mechanism.groups is None
+        else {"groups": rng.integers(0, mechanism.groups, count)}
+    )
+    return mechanism.messages_from_bytes(
+        mechanism.encode(X, rng=seed, **groups).to_bytes(), count
+    )
 
 
 def fill(store, name, mechanism, seed, counts):
@@ -34,7 +40,11 @@ def fill(store, name, mechanism, seed, counts):
     messages = encoded(mechanism, sum(counts), seed)
     uploads, start = [], 0
     for count in counts:
-        uploads.append(Upload(name, os.urandom(16), count, messages[start : start + count].to_bytes()))
+        uploads.append(
+            Upload(
+                name, os.urandom(16), count, messages[start : start + count].to_bytes()
+            )
+        )
         start += count
     assert store.receive(uploads) == list(counts)
     expected = mechanism.aggregator()
@@ -53,7 +63,11 @@ def assert_same(found, expected):
 
 @pytest.mark.parametrize(
     ("database_url", "kind"),
-    [*(("sqlite", kind) for kind in MECHANISMS), ("postgresql", "frames"), ("postgresql", "sstq")],
+    [
+        *(("sqlite", kind) for kind in MECHANISMS),
+        ("postgresql", "frames"),
+        ("postgresql", "sstq"),
+    ],
     indirect=["database_url"],
 )
 def test_the_state_is_that_of_one_pass(store, seed, kind):
@@ -63,7 +77,11 @@ def test_the_state_is_that_of_one_pass(store, seed, kind):
     assert store.state(kind).count == 0
     expected = mechanism.aggregator()
     for part in range(4):
-        expected.merge(fill(store, kind, mechanism, seed + part, [1, 1, 7, 3, 1, 16, 7, 100 + part]))
+        expected.merge(
+            fill(
+                store, kind, mechanism, seed + part, [1, 1, 7, 3, 1, 16, 7, 100 + part]
+            )
+        )
         assert store.counts()[kind].folded == store.state(kind).count < expected.count
         while store.fold(kind, 5):
             pass

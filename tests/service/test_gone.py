@@ -50,20 +50,36 @@ def test_a_database_that_stops_and_comes_back(tmp_path, postgres):
     with serving(tmp_path, database=postgres.url()) as server:
         server.create("steps", MECHANISM)
         body, expected = packed(MECHANISM, 50), MECHANISM.aggregator()
-        assert server.send("steps", MECHANISM, body, 50, key="1a" * 16).text == '{"count":50}'
+        assert (
+            server.send("steps", MECHANISM, body, 50, key="1a" * 16).text
+            == '{"count":50}'
+        )
         postgres.stop("fast")  # without a recovery of the databases of other tests
         refused = server.send("steps", MECHANISM, body, 50, key="2b" * 16)
         assert (refused.status_code, refused.json()["detail"]) == (503, GONE)
         assert refused.headers["retry-after"] == "5"
-        assert [server.http.request(method, "/health").status_code for method in ("GET", "HEAD")] == [503, 503]
+        assert [
+            server.http.request(method, "/health").status_code
+            for method in ("GET", "HEAD")
+        ] == [503, 503]
         postgres.start()
         for key in ("1a", "2b"):  # the first was stored before
-            assert server.send("steps", MECHANISM, body, 50, key=key * 16).text == '{"count":50}'
+            assert (
+                server.send("steps", MECHANISM, body, 50, key=key * 16).text
+                == '{"count":50}'
+            )
             expected.update(MECHANISM.messages_from_bytes(body, 50))
-        assert [server.http.request(method, "/health").status_code for method in ("GET", "HEAD")] == [200, 200]
+        assert [
+            server.http.request(method, "/health").status_code
+            for method in ("GET", "HEAD")
+        ] == [200, 200]
         assert server.estimate("steps", 100)["value"] == expected.mean().value.tolist()
-        (tmp_path / "state.npz").write_bytes(server.administer("GET", "/v1/campaigns/steps/state").content)
-        assert np.array_equal(MECHANISM.load_aggregator(tmp_path / "state.npz").sums(), expected.sums())
+        (tmp_path / "state.npz").write_bytes(
+            server.administer("GET", "/v1/campaigns/steps/state").content
+        )
+        assert np.array_equal(
+            MECHANISM.load_aggregator(tmp_path / "state.npz").sums(), expected.sums()
+        )
 
 
 def test_a_full_disk_refuses_what_it_cannot_store_and_recovers(tmp_path):
@@ -71,10 +87,16 @@ def test_a_full_disk_refuses_what_it_cannot_store_and_recovers(tmp_path):
     with serving(tmp_path, messages_per_second=0) as server:
         server.create("steps", MECHANISM, senders="token")
         body, acknowledged = packed(MECHANISM, 5), 0
-        before = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (1 << 12, resource.RLIM_INFINITY))
+        before = resource.prlimit(
+            server.process.pid, resource.RLIMIT_FSIZE, (1 << 12, resource.RLIM_INFINITY)
+        )
         ends = time.monotonic() + PATIENCE
         # What is allocated already may still be used.
-        while (answer := server.send("steps", MECHANISM, body, 5, key=secrets.token_hex(16))).status_code == 200:
+        while (
+            answer := server.send(
+                "steps", MECHANISM, body, 5, key=secrets.token_hex(16)
+            )
+        ).status_code == 200:
             acknowledged += 5
             assert time.monotonic() < ends
         key = answer.request.headers["idempotency-key"]
@@ -87,10 +109,15 @@ def test_a_full_disk_refuses_what_it_cannot_store_and_recovers(tmp_path):
 
 
 @both
-def test_a_second_process_is_refused_and_a_killed_one_leaves_no_lock(database_url, tmp_path, monkeypatch):
+def test_a_second_process_is_refused_and_a_killed_one_leaves_no_lock(
+    database_url, tmp_path, monkeypatch
+):
     monkeypatch.setattr(database, "_LOCK_SECONDS", 0.01)  # in this process
     with serving(tmp_path, database=database_url) as one:
-        with pytest.raises(ValueError, match=r"another server uses .*: stop it, or pass another --folder"):
+        with pytest.raises(
+            ValueError,
+            match=r"another server uses .*: stop it, or pass another --folder",
+        ):
             Store(database_url)
         one.create("steps", MECHANISM)
         with closing(Store(database_url, read_only=True)) as reading:

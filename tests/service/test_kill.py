@@ -7,7 +7,14 @@ import pytest
 pytest.importorskip("fastapi")
 
 from tests.service import both
-from tests.service.killing import Load, differences, killed_under_load, prepared, settings_of, under_load
+from tests.service.killing import (
+    Load,
+    differences,
+    killed_under_load,
+    prepared,
+    settings_of,
+    under_load,
+)
 from tests.service.serving import free_port, serving
 
 pytestmark = pytest.mark.slow
@@ -19,7 +26,9 @@ KILLS = [2, pytest.param(25, marks=pytest.mark.soak)]
 def start(tmp_path):
     """Starts a server of a database."""
     with ExitStack() as servers:
-        yield lambda store, port: servers.enter_context(serving(tmp_path, **settings_of(store, port)))
+        yield lambda store, port: servers.enter_context(
+            serving(tmp_path, **settings_of(store, port))
+        )
 
 
 @pytest.mark.parametrize("kills", KILLS)
@@ -33,7 +42,9 @@ def test_killed_servers_lose_and_double_nothing(database_url, start, kills):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kills", [25])
-def test_a_postgresql_stopped_as_by_a_crash_loses_and_doubles_nothing(own_postgres, start, kills):
+def test_a_postgresql_stopped_as_by_a_crash_loses_and_doubles_nothing(
+    own_postgres, start, kills
+):
     store = prepared(own_postgres.url())
     load = Load(store, start(store, free_port()).url)
     with load.running():

@@ -14,7 +14,13 @@ pytest.importorskip("fastapi")
 
 from sstq.client import Campaign, Client, Shuffling
 from sstq.client.campaigns import read_document
-from sstq.client.sealing import CROWD_BYTES, SealingKey, cover_info, envelope_info, open_envelopes
+from sstq.client.sealing import (
+    CROWD_BYTES,
+    SealingKey,
+    cover_info,
+    envelope_info,
+    open_envelopes,
+)
 from sstq.client.signing import SHUFFLER_PREFIX, SigningKey
 from tests.patience import until
 from tests.service.serving import Quiet, listening, serving
@@ -44,13 +50,19 @@ class Evil(Quiet):
         document = self.server.documents[self.path.rpartition("/")[2]]
         headers = {"SSTQ-Signature": self.server.key.sign(document)}
         if self.server.shuffler is not None:
-            headers["SSTQ-Shuffler-Signature"] = self.server.shuffler.sign(document, SHUFFLER_PREFIX)
+            headers["SSTQ-Shuffler-Signature"] = self.server.shuffler.sign(
+                document, SHUFFLER_PREFIX
+            )
         self.answer(200, document, headers)
 
 
 def lurking():
     """A malicious server."""
-    keys = {"key": SigningKey.generate(), "seal": SealingKey.generate(), "shuffler": None}
+    keys = {
+        "key": SigningKey.generate(),
+        "seal": SealingKey.generate(),
+        "shuffler": None,
+    }
     return listening(Evil, **keys, documents={}, asked=[], caught=[], refusal=None)
 
 
@@ -72,25 +84,40 @@ def evil(tmp_path_factory):
         yield collector, shuffler
 
 
-def publish(evil, name, closes=LATER, senders="single-use", group_labels=LABELS, **terms):
+def publish(
+    evil, name, closes=LATER, senders="single-use", group_labels=LABELS, **terms
+):
     collector, shuffler = evil
     terms = {"url": shuffler.url, "threshold": 5000, **shuffler.keys, **terms}
     told = {"closes": closes, "senders": senders, "group_labels": group_labels}
     campaign = Campaign(name, MECHANISM, shuffling=Shuffling(**terms), **told)
-    document = collector.documents[name] = campaign.document([collector.key.public], [collector.seal.public])
+    document = collector.documents[name] = campaign.document(
+        [collector.key.public], [collector.seal.public]
+    )
     return document
 
 
 def pins(evil):
     collector, shuffler = evil
-    return {"pinned_key": collector.key.public.hex(), "pinned_shuffler": shuffler.keys["key"]}
+    return {
+        "pinned_key": collector.key.public.hex(),
+        "pinned_shuffler": shuffler.keys["key"],
+    }
 
 
 def send(evil, name):
     """One honest person sends; returns what their client was shown."""
     _, shuffler = evil
-    tokens = shuffler.administer("POST", f"/v1/campaigns/{name}/tokens", json={"count": 1}).json()["tokens"]
-    client = Client(f"{shuffler.url}/{name}", most_epsilon=8.0, token=tokens, patience=0.0, **pins(evil))
+    tokens = shuffler.administer(
+        "POST", f"/v1/campaigns/{name}/tokens", json={"count": 1}
+    ).json()["tokens"]
+    client = Client(
+        f"{shuffler.url}/{name}",
+        most_epsilon=8.0,
+        token=tokens,
+        patience=0.0,
+        **pins(evil),
+    )
     assert client.send(X, groups=GROUP) == 1
     return client.campaign
 
@@ -99,12 +126,18 @@ def test_a_collector_cannot_name_itself_as_the_shuffler(evil):
     collector, shuffler = evil
     publish(evil, "itself", url=collector.url)
     answer = shuffler.http.get("/v1/campaigns/itself")
-    assert (answer.status_code, "SSTQ-Shuffler-Signature" in answer.headers) == (404, False)
+    assert (answer.status_code, "SSTQ-Shuffler-Signature" in answer.headers) == (
+        404,
+        False,
+    )
     collector.caught.clear()
     with pytest.raises(ValueError, match="404"):
         Client(f"{shuffler.url}/itself", most_epsilon=8.0, patience=0.0, **pins(evil))
     # Nor would a client follow the address, if the shuffler had signed it.
-    with pytest.raises(ValueError, match=f"shuffler is at {collector.url}, not at {collector.url}/elsewhere"):
+    with pytest.raises(
+        ValueError,
+        match=f"shuffler is at {collector.url}, not at {collector.url}/elsewhere",
+    ):
         Client(f"{collector.url}/elsewhere/itself", most_epsilon=8.0, **pins(evil))
     assert not collector.caught
 
@@ -115,20 +148,36 @@ def test_who_else_receives_an_upload_reads_nothing(evil):
     shuffler, cover = SigningKey.generate(), SealingKey.generate()
     with lurking() as between:
         between.key, between.shuffler = collector.key, shuffler
-        terms = Shuffling(between.url, shuffler.public.hex(), cover.public.hex(), threshold=5000)
+        terms = Shuffling(
+            between.url, shuffler.public.hex(), cover.public.hex(), threshold=5000
+        )
         campaign = Campaign("rooms", MECHANISM, closes=LATER, shuffling=terms)
-        between.documents["rooms"] = campaign.document([collector.key.public], [collector.seal.public])
-        keys = {"pinned_key": collector.key.public.hex(), "pinned_shuffler": shuffler.public.hex()}
-        assert Client(f"{between.url}/rooms", most_epsilon=8.0, **keys).send(X, groups=GROUP) == 1
+        between.documents["rooms"] = campaign.document(
+            [collector.key.public], [collector.seal.public]
+        )
+        keys = {
+            "pinned_key": collector.key.public.hex(),
+            "pinned_shuffler": shuffler.public.hex(),
+        }
+        assert (
+            Client(f"{between.url}/rooms", most_epsilon=8.0, **keys).send(
+                X, groups=GROUP
+            )
+            == 1
+        )
         (body,) = between.caught
     crowd, sealed = body[:CROWD_BYTES], body[CROWD_BYTES:]
     size = campaign.envelope_bytes
     for info in (envelope_info(crowd, 0), cover_info(crowd), b""):
-        windows = [sealed[start : start + size] for start in range(len(sealed) - size + 1)]
+        windows = [
+            sealed[start : start + size] for start in range(len(sealed) - size + 1)
+        ]
         assert not any(open_envelopes(collector.seal.secret, info, [sealed, *windows]))
     (envelope,) = open_envelopes(cover.secret, cover_info(crowd), [sealed])
     assert open_envelopes(cover.secret, envelope_info(crowd, 0), [envelope]) == [None]
-    assert open_envelopes(collector.seal.secret, envelope_info(crowd, 0), [envelope]) != [None]
+    assert open_envelopes(
+        collector.seal.secret, envelope_info(crowd, 0), [envelope]
+    ) != [None]
 
 
 CHANGES = {
@@ -144,7 +193,10 @@ CHANGES = {
 
 def test_the_terms_of_people_who_wait_do_not_change(evil):
     collector, shuffler = evil
-    names = {f"terms-{field.replace('_', '-')}": {field: value} for field, value in CHANGES.items()}
+    names = {
+        f"terms-{field.replace('_', '-')}": {field: value}
+        for field, value in CHANGES.items()
+    }
     documents = {name: publish(evil, name) for name in names}
     agreed = {name: send(evil, name) for name in names}
     collector.caught.clear()
@@ -160,7 +212,11 @@ def test_the_terms_of_people_who_wait_do_not_change(evil):
     for name, change in names.items():
         publish(evil, name, closes=ends, **change)
     asked = len(collector.asked)
-    until(lambda: len(collector.asked) >= asked + 3 * len(names) and datetime.now(UTC) > ends)
+    until(
+        lambda: (
+            len(collector.asked) >= asked + 3 * len(names) and datetime.now(UTC) > ends
+        )
+    )
     for name in names:
         assert shuffler.http.get(f"/v1/campaigns/{name}").content == documents[name]
         assert shuffler.status(name)["threshold"] == agreed[name].shuffling.threshold
@@ -185,10 +241,18 @@ def test_a_crowd_waits_whatever_the_collectors_address_answers(evil, status):
         publish(evil, name, threshold=2)
         send(evil, name)
         send(evil, name)
-        publish(evil, name, threshold=2, closes=datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=1))
+        publish(
+            evil,
+            name,
+            threshold=2,
+            closes=datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=1),
+        )
         said = until(lambda: shuffler.status(name)["refused_batch"])
         assert status == 200 or str(status) in said
-        assert (shuffler.status(name)["outgoing"], shuffler.status(name)["waiting"]) == (2, {})
+        assert (
+            shuffler.status(name)["outgoing"],
+            shuffler.status(name)["waiting"],
+        ) == (2, {})
         metrics = shuffler.administer("GET", "/metrics").text
         assert f'sstq_alarms{{campaign="{name}",test="batch"}} 1.0' in metrics
     finally:
@@ -215,23 +279,39 @@ def test_what_no_collector_takes_is_deleted_by_the_shufflers_administrator(evil)
 def test_another_way_to_write_the_shufflers_address_is_not_signed(evil, address):
     _, shuffler = evil
     name = f"address-{len(address)}"
-    bare = shuffler.url if address.startswith("{}") else shuffler.url.removeprefix("http://")
+    bare = (
+        shuffler.url
+        if address.startswith("{}")
+        else shuffler.url.removeprefix("http://")
+    )
     try:
         publish(evil, name, url=address.format(bare))
     except ValueError:
         return  # there is no such campaign
     answer = shuffler.http.get(f"/v1/campaigns/{name}")
-    assert (answer.status_code, "SSTQ-Shuffler-Signature" in answer.headers) == (404, False)
+    assert (answer.status_code, "SSTQ-Shuffler-Signature" in answer.headers) == (
+        404,
+        False,
+    )
 
 
 def test_a_campaign_cannot_be_reopened(evil):
     _, shuffler = evil
     publish(evil, "again")
     send(evil, "again")
-    publish(evil, "again", closes=datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=1))
+    publish(
+        evil,
+        "again",
+        closes=datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=1),
+    )
     until(lambda: shuffler.status("again")["status"] == "closed")
     publish(evil, "again")
-    until(lambda: "reopened the campaign" in (shuffler.status("again")["refused_change"] or ""))
+    until(
+        lambda: (
+            "reopened the campaign"
+            in (shuffler.status("again")["refused_change"] or "")
+        )
+    )
     assert shuffler.status("again")["status"] == "closed"
 
 
@@ -239,7 +319,9 @@ def documents_with(evil, name, *keys):
     """The campaign's document with these sealing keys."""
     collector, _ = evil
     publish(evil, name)
-    made = read_document(collector.documents[name]).campaign.document([collector.key.public], keys)
+    made = read_document(collector.documents[name]).campaign.document(
+        [collector.key.public], keys
+    )
     collector.documents[name] = made
     return made
 
@@ -258,10 +340,19 @@ def test_a_new_sealing_key_makes_no_new_crowd(evil):
     first = publish(evil, "renewed")
     send(evil, "renewed")
     for more in (1, 2):  # beside the old one, and again
-        documents_with(evil, "renewed", *(SealingKey.generate().public for _ in range(more)), collector.seal.public)
+        documents_with(
+            evil,
+            "renewed",
+            *(SealingKey.generate().public for _ in range(more)),
+            collector.seal.public,
+        )
         seen_by_shuffler(evil, "renewed")
-        assert shuffler.status("renewed")["refused_change"] == "the collector changed its sealing key"
-    documents_with(evil, "renewed", SealingKey.generate().public)  # in place of the old one
+        assert (
+            shuffler.status("renewed")["refused_change"]
+            == "the collector changed its sealing key"
+        )
+    # in place of the old one
+    documents_with(evil, "renewed", SealingKey.generate().public)
     seen_by_shuffler(evil, "renewed")
     send(evil, "renewed")
     assert shuffler.http.get("/v1/campaigns/renewed").content == first
@@ -270,9 +361,14 @@ def test_a_new_sealing_key_makes_no_new_crowd(evil):
 
 def test_a_campaign_has_one_sealing_key_from_its_beginning(evil):
     _, shuffler = evil
-    documents_with(evil, "two-keys", SealingKey.generate().public, SealingKey.generate().public)
+    documents_with(
+        evil, "two-keys", SealingKey.generate().public, SealingKey.generate().public
+    )
     answer = shuffler.http.get("/v1/campaigns/two-keys")
-    assert (answer.status_code, "one sealing key, got 2" in answer.json()["detail"]) == (404, True)
+    assert (
+        answer.status_code,
+        "one sealing key, got 2" in answer.json()["detail"],
+    ) == (404, True)
 
 
 def test_neither_another_signer_nor_an_unshuffled_campaign_replaces_the_first(evil):
@@ -304,23 +400,50 @@ def test_the_collector_is_not_asked_by_those_who_send(tmp_path):
 
 def test_a_shuffler_cannot_forge_the_collector(tmp_path, monkeypatch):
     """It shows a document with a signing and a sealing key of its own; its own key is the pinned one."""
-    monkeypatch.setattr(sstq.GroupUnit, "encode_slots", lambda *_, **__: pytest.fail("something is encoded"))
+    monkeypatch.setattr(
+        sstq.GroupUnit,
+        "encode_slots",
+        lambda *_, **__: pytest.fail("something is encoded"),
+    )
     with lurking() as shuffler:
         shuffler.shuffler = SigningKey.generate()
-        terms = Shuffling(shuffler.url, shuffler.shuffler.public.hex(), shuffler.seal.public.hex(), threshold=5000)
+        terms = Shuffling(
+            shuffler.url,
+            shuffler.shuffler.public.hex(),
+            shuffler.seal.public.hex(),
+            threshold=5000,
+        )
         campaign = Campaign("rooms", MECHANISM, closes=LATER, shuffling=terms)
-        shuffler.documents["rooms"] = campaign.document([shuffler.key.public], [shuffler.seal.public])
-        for pinned, said in ((None, "needs both public keys"), (SigningKey.generate().public.hex(), "not the pinned")):
+        shuffler.documents["rooms"] = campaign.document(
+            [shuffler.key.public], [shuffler.seal.public]
+        )
+        for pinned, said in (
+            (None, "needs both public keys"),
+            (SigningKey.generate().public.hex(), "not the pinned"),
+        ):
             options = {"pinned_key": pinned, "pinned_shuffler": terms.key}
             with pytest.raises(ValueError, match=said):
                 Client(f"{shuffler.url}/rooms", most_epsilon=8.0, **options)
         np.save(tmp_path / "x.npy", X[None])
         np.save(tmp_path / "g.npy", np.array(GROUP))
-        arguments = ["send", f"{shuffler.url}/rooms", str(tmp_path / "x.npy"), "--most-epsilon", "8"]
-        arguments += ["--private-group", str(tmp_path / "g.npy"), "--shuffler-key", terms.key]
+        arguments = [
+            "send",
+            f"{shuffler.url}/rooms",
+            str(tmp_path / "x.npy"),
+            "--most-epsilon",
+            "8",
+        ]
+        arguments += [
+            "--private-group",
+            str(tmp_path / "g.npy"),
+            "--shuffler-key",
+            terms.key,
+        ]
         found = CliRunner().invoke(app, arguments)
         assert found.exit_code == 1
-        assert "both public keys" in " ".join(str(found.output or found.exception).split())
+        assert "both public keys" in " ".join(
+            str(found.output or found.exception).split()
+        )
         assert not shuffler.caught
 
 
@@ -329,8 +452,13 @@ def test_who_has_another_key_than_the_shuffler_that_the_campaign_names_gets_noth
         named, imposter.shuffler = SigningKey.generate(), SigningKey.generate()
         terms = Shuffling(imposter.url, named.public.hex(), "00" * 32, threshold=20)
         campaign = Campaign("rooms", MECHANISM, closes=LATER, shuffling=terms)
-        imposter.documents["rooms"] = campaign.document([imposter.key.public], [imposter.seal.public])
+        imposter.documents["rooms"] = campaign.document(
+            [imposter.key.public], [imposter.seal.public]
+        )
         keys = {"pinned_key": imposter.key.public.hex(), "pinned_shuffler": terms.key}
-        with pytest.raises(ValueError, match="is not the shuffler that the campaign names; nothing was sent"):
+        with pytest.raises(
+            ValueError,
+            match="is not the shuffler that the campaign names; nothing was sent",
+        ):
             Client(f"{imposter.url}/rooms", most_epsilon=8.0, **keys)
         assert not imposter.caught

@@ -20,7 +20,8 @@ from tests.service.serving import ADMINISTRATOR, serving
 pytestmark = pytest.mark.slow
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
-EXAMPLES = [4, pytest.param(60, marks=pytest.mark.soak)]  # per route, and as many of what it must refuse
+# per route, and as many of what it must refuse
+EXAMPLES = [4, pytest.param(60, marks=pytest.mark.soak)]
 CHECKS = [
     schemathesis.checks.not_a_server_error,
     checks.status_code_conformance,
@@ -47,37 +48,73 @@ def server(tmp_path_factory):
 def shuffler(tmp_path_factory):
     """A shuffler of campaigns of the same names, and the collector that they are at."""
     folder = tmp_path_factory.mktemp("shuffler")
-    with serving(folder) as collector, serving(folder, command="shuffler", collector=collector.url) as running:
-        terms = {"url": running.url, "threshold": 10**6, **running.http.get("/v1/key").json()}
+    with (
+        serving(folder) as collector,
+        serving(folder, command="shuffler", collector=collector.url) as running,
+    ):
+        terms = {
+            "url": running.url,
+            "threshold": 10**6,
+            **running.http.get("/v1/key").json(),
+        }
         for name, senders in (("open", "everybody"), ("changing", "single-use")):
-            collector.create(name, MECHANISM, closes="2100-01-01T00:00:00Z", shuffling=terms, senders=senders)
+            collector.create(
+                name,
+                MECHANISM,
+                closes="2100-01-01T00:00:00Z",
+                shuffling=terms,
+                senders=senders,
+            )
         yield running
 
 
 def routes(server):
     document = server.http.get("/openapi.json").json()
-    paths = {path: path.replace("/v1/campaigns/{name}", ".") for path in document["paths"]}
-    return {f"{method} {short}" for path, short in paths.items() for method in document["paths"][path]}
+    paths = {
+        path: path.replace("/v1/campaigns/{name}", ".") for path in document["paths"]
+    }
+    return {
+        f"{method} {short}"
+        for path, short in paths.items()
+        for method in document["paths"][path]
+    }
 
 
 COMMON = {"get /health", "get /metrics", "get /v1/key", "get .", "delete ."}
 COMMON |= {"get ./status", "post ./tokens", "get ./messages", "post ./messages"}
-OWN = {"get ./estimate", "get ./progress", "get ./certificate", "get ./state", "post ./senders", "post ./batches"}
+OWN = {
+    "get ./estimate",
+    "get ./progress",
+    "get ./certificate",
+    "get ./state",
+    "post ./senders",
+    "post ./batches",
+}
 
 
 def test_every_route_is_described(server, shuffler):
     assert routes(shuffler) == COMMON
-    assert routes(server) == COMMON | OWN | {"get /v1/campaigns", "post /v1/campaigns", "patch ."}
+    assert routes(server) == COMMON | OWN | {
+        "get /v1/campaigns",
+        "post /v1/campaigns",
+        "patch .",
+    }
 
 
 def aimed(case):
     """The same request, about what is there: most random ones would not get further than its name."""
-    changes = case.method.upper() in ("PATCH", "DELETE") or case.path.endswith("/tokens")
+    changes = case.method.upper() in ("PATCH", "DELETE") or case.path.endswith(
+        "/tokens"
+    )
     if "name" in (case.path_parameters or {}) and case.method.upper() != "DELETE":
         case.path_parameters["name"] = "changing" if changes else "open"
     if case.path.endswith("/messages") and "SSTQ-Digest" in (case.headers or {}):
         case.headers["SSTQ-Digest"] = MECHANISM.digest()
-    if case.path == "/v1/campaigns" and isinstance(case.body, dict) and "mechanism" in case.body:
+    if (
+        case.path == "/v1/campaigns"
+        and isinstance(case.body, dict)
+        and "mechanism" in case.body
+    ):
         case.body["mechanism"] = json.loads(MECHANISM.to_json())
     return case
 
@@ -88,7 +125,8 @@ def aimed(case):
     [
         (ADMINISTRATOR, GenerationMode.POSITIVE),
         (ADMINISTRATOR, GenerationMode.NEGATIVE),
-        pytest.param(None, GenerationMode.POSITIVE, marks=pytest.mark.soak),  # as the check of ignored tokens asks
+        # as the check of ignored tokens asks
+        pytest.param(None, GenerationMode.POSITIVE, marks=pytest.mark.soak),
     ],
 )
 def test_a_fuzzer_finds_nothing(server, token, mode, examples):
@@ -110,19 +148,36 @@ def fuzz_all(server, token, mode, examples):
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     for found in schema.get_all_operations():
         operation = found.ok()
-        if mode is GenerationMode.NEGATIVE and not operation.body and not list(operation.iter_parameters()):
+        if (
+            mode is GenerationMode.NEGATIVE
+            and not operation.body
+            and not list(operation.iter_parameters())
+        ):
             continue  # there is nothing that it could refuse
 
-        @hypothesis.given(case=operation.as_strategy(generation_mode=mode), aim=booleans())
+        @hypothesis.given(
+            case=operation.as_strategy(generation_mode=mode), aim=booleans()
+        )
         @hypothesis.settings(
-            max_examples=examples, deadline=None, database=None, suppress_health_check=list(hypothesis.HealthCheck)
+            max_examples=examples,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(hypothesis.HealthCheck),
         )
         def fuzz(case, aim):
             if aim and mode is GenerationMode.POSITIVE:
                 case = aimed(case)
-            answer = case.call_and_validate(base_url=server.url, headers=headers, checks=CHECKS)
-            if case.path.endswith("/messages") and case.method == "POST" and answer.status_code == 200:
-                counted.append((case.headers["Idempotency-Key"], answer.json()["count"]))
+            answer = case.call_and_validate(
+                base_url=server.url, headers=headers, checks=CHECKS
+            )
+            if (
+                case.path.endswith("/messages")
+                and case.method == "POST"
+                and answer.status_code == 200
+            ):
+                counted.append(
+                    (case.headers["Idempotency-Key"], answer.json()["count"])
+                )
 
         fuzz()
     assert server.http.get("/health").status_code == 200

@@ -45,7 +45,10 @@ def test_nobody_else_reads_the_folder_and_the_token_is_printed_once(tmp_path):
     for _ in range(2):
         with serving(folder, administrator_token="") as run:
             said.append(run.process.stdout.readline().split()[-1])
-            modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+            modes = {
+                path.name: stat.S_IMODE(path.stat().st_mode)
+                for path in folder.iterdir()
+            }
         modes.pop("collector.log")  # of this test
         assert set(modes.values()) == {0o600}
         assert {"administrator-token", "collector.sqlite3"} <= set(modes)
@@ -55,16 +58,25 @@ def test_nobody_else_reads_the_folder_and_the_token_is_printed_once(tmp_path):
 
 def test_an_open_folder_is_named_with_the_remedy(tmp_path, monkeypatch):
     tmp_path.chmod(0o755)
-    for wrong, sentence in (("0", "burst must be an integer"), ("many", "SSTQ_BURST must be a number, got 'many'")):
+    for wrong, sentence in (
+        ("0", "burst must be an integer"),
+        ("many", "SSTQ_BURST must be a number, got 'many'"),
+    ):
         monkeypatch.setenv("SSTQ_BURST", wrong)
         code, said = command("serve", "--folder", str(tmp_path))  # it does not start
-        assert (code, f"chmod -R go-rwx {tmp_path}" in said, sentence in said) == (2, True, True)
+        assert (code, f"chmod -R go-rwx {tmp_path}" in said, sentence in said) == (
+            2,
+            True,
+            True,
+        )
 
 
 # Upgrades
 
 
-def test_a_folder_of_an_earlier_release_is_refused_with_the_command_that_upgrades_it(tmp_path):
+def test_a_folder_of_an_earlier_release_is_refused_with_the_command_that_upgrades_it(
+    tmp_path,
+):
     build(sqlite_url(tmp_path / "collector.sqlite3"))
     code, said = command("serve", "--folder", str(tmp_path))
     assert code == 1
@@ -79,8 +91,14 @@ def test_campaigns_of_an_earlier_release_keep_large_uploads_with_a_warning(tmp_p
     without_shuffled(url)
     collector = Collector(Settings(url, ADMINISTRATOR, upgrade=True))
     assert collector.entries["open"].campaign.most_messages == 10_000
-    assert [warning.split(":")[0] for warning in collector.warnings()] == ["frames", "open"]
-    assert 'sstq campaign change open --terms FILE, which has {"most_messages": 1}' in collector.warnings()[1]
+    assert [warning.split(":")[0] for warning in collector.warnings()] == [
+        "frames",
+        "open",
+    ]
+    assert (
+        'sstq campaign change open --terms FILE, which has {"most_messages": 1}'
+        in collector.warnings()[1]
+    )
     collector.store.close()
 
 
@@ -88,35 +106,77 @@ def test_campaigns_of_an_earlier_release_keep_large_uploads_with_a_warning(tmp_p
 
 
 @pytest.mark.slow
-def test_campaigns_are_changed_renewed_and_deleted_on_the_command_line(tmp_path, monkeypatch):
+def test_campaigns_are_changed_renewed_and_deleted_on_the_command_line(
+    tmp_path, monkeypatch
+):
     (tmp_path / "m.json").write_text(MECHANISM.to_json())
     with serving(tmp_path, messages_per_second=0) as server:
         monkeypatch.setenv("SSTQ_URL", server.url)
         monkeypatch.setenv("SSTQ_ADMINISTRATOR_TOKEN", ADMINISTRATOR)
-        create = ["campaign", "create", "rooms", "--mechanism", str(tmp_path / "m.json"), "--readers", "token"]
+        create = [
+            "campaign",
+            "create",
+            "rooms",
+            "--mechanism",
+            str(tmp_path / "m.json"),
+            "--readers",
+            "token",
+        ]
         assert command(*create)[0] == 0
-        change = ["campaign", "change", "rooms", "--origin", "https://a.example", "--release-every", "7"]
+        change = [
+            "campaign",
+            "change",
+            "rooms",
+            "--origin",
+            "https://a.example",
+            "--release-every",
+            "7",
+        ]
         assert command(*change, "--closes", "2100-01-01T00:00:00Z")[0] == 0
-        assert server.http.get("/v1/campaigns/rooms").json()["closes"] == "2100-01-01T00:00:00Z"
+        assert (
+            server.http.get("/v1/campaigns/rooms").json()["closes"]
+            == "2100-01-01T00:00:00Z"
+        )
         assert command("campaign", "change", "rooms")[0] == 2
         # A slip of the pen does not close a campaign for good.
         for wrong in (["change", "rooms"], ["create", "more", *create[3:]]):
             code, said = command("campaign", *wrong, "--closes", "2020-01-01T00:00:00Z")
-            assert (code, "2020-01-01T00:00:00Z has passed" in said, "closed for good. Go on?" in said) == (
+            assert (
+                code,
+                "2020-01-01T00:00:00Z has passed" in said,
+                "closed for good. Go on?" in said,
+            ) == (
                 1,
                 True,
                 True,
             )
         assert server.status("rooms")["status"] == "open"
         assert server.http.get("/v1/campaigns/more").status_code == 404
-        assert command("campaign", "create", "more", *create[3:], "--closes", "2020-01-01T00:00:00Z", "--yes")[0] == 0
+        assert (
+            command(
+                "campaign",
+                "create",
+                "more",
+                *create[3:],
+                "--closes",
+                "2020-01-01T00:00:00Z",
+                "--yes",
+            )[0]
+            == 0
+        )
         assert server.status("more")["status"] == "closed"
         code, said = command("campaign", "change", "rooms", "--renew", "read-token")
         assert code == 0
         path = "/v1/campaigns/rooms/status"
         assert server.administer("GET", path, token=said.split()[-1]).status_code == 200
         np.save(tmp_path / "x.npy", np.zeros((3, 6)))
-        send = ["send", f"{server.url}/rooms", str(tmp_path / "x.npy"), "--most-epsilon", "2"]
+        send = [
+            "send",
+            f"{server.url}/rooms",
+            str(tmp_path / "x.npy"),
+            "--most-epsilon",
+            "2",
+        ]
         code, said = command(*send)
         assert (code, "sstq campaign tokens rooms --people 3" in said) == (1, True)
         code, token = command("campaign", "tokens", "rooms", "--people", "3")
@@ -133,8 +193,17 @@ def test_no_label_is_a_formula():
     estimate = sstq.FrameUnit(dim=6, epsilon=2.0).aggregator()
     estimate.update(MECHANISM.encode(np.zeros((5, 6)), 1))
     campaign = Campaign("c", MECHANISM, labels=labels)
-    rows = rendering.as_csv(campaign, rendering.describe(campaign, estimate.mean(), None)).splitlines()[1:]
-    assert [row.split(",")[1] for row in rows] == ["'=1+1", "'+1", "'-1", "'@a", "plain", "a=b"]
+    rows = rendering.as_csv(
+        campaign, rendering.describe(campaign, estimate.mean(), None)
+    ).splitlines()[1:]
+    assert [row.split(",")[1] for row in rows] == [
+        "'=1+1",
+        "'+1",
+        "'-1",
+        "'@a",
+        "plain",
+        "a=b",
+    ]
 
 
 # Many campaigns, and large ones
@@ -149,7 +218,11 @@ def collector(tmp_path):
 
 def test_idle_campaigns_cost_no_queries(collector):
     statements = []
-    sa.event.listen(collector.store._engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    sa.event.listen(
+        collector.store._engine,
+        "before_cursor_execute",
+        lambda *given: statements.append(given[2]),
+    )
 
     def asked():
         running.round()  # what is new is read
@@ -172,9 +245,13 @@ def test_large_campaigns_have_a_process_of_their_own(collector, monkeypatch):
     large = sstq.FrameUnit(dim=7, epsilon=2.0)
     for name, mechanism in (("large", large), ("small", MECHANISM)):
         collector.save(Campaign(name, mechanism), OwnTerms())
-        collector.store.receive([Upload(name, secrets.token_bytes(16), 5, packed(mechanism))])
+        collector.store.receive(
+            [Upload(name, secrets.token_bytes(16), 5, packed(mechanism))]
+        )
     Folding(collector).round()
-    assert [results.covered(collector.store).get(name) for name in ("large", "small")] == [None, 5]
+    assert [
+        results.covered(collector.store).get(name) for name in ("large", "small")
+    ] == [None, 5]
     running = Folding(collector, slow=True)
     try:
         running.round()

@@ -35,7 +35,9 @@ CHUNKED = {"caddy": 411, "nginx": 200}
 @pytest.fixture(params=PROXIES, scope="module")
 def proxy(request):
     if not is_installed(request.param):
-        pytest.skip(f"NO PROXY: deploy/ is not tested with {request.param}; apt-get install caddy nginx-light")
+        pytest.skip(
+            f"NO PROXY: deploy/ is not tested with {request.param}; apt-get install caddy nginx-light"
+        )
     return request.param
 
 
@@ -46,7 +48,9 @@ def behind(proxy, tmp_path_factory):
     limits = {"behind_proxy": "127.0.0.1", "messages_per_second": 0.001, "burst": 1}
     with (
         serving(folder, **limits) as server,
-        proxied(proxy, server.url.removeprefix("http://"), folder / proxy, HASTY[proxy]) as (url, chain),
+        proxied(
+            proxy, server.url.removeprefix("http://"), folder / proxy, HASTY[proxy]
+        ) as (url, chain),
     ):
         server.create("open", MECHANISM, readers="public", release_every=1)
         yield url, chain, server
@@ -55,7 +59,11 @@ def behind(proxy, tmp_path_factory):
 @pytest.fixture
 def http(behind):
     url, chain, _ = behind
-    with httpx.Client(base_url=url, verify=ssl.create_default_context(cafile=str(chain)), timeout=PATIENCE) as client:
+    with httpx.Client(
+        base_url=url,
+        verify=ssl.create_default_context(cafile=str(chain)),
+        timeout=PATIENCE,
+    ) as client:
         yield client
 
 
@@ -68,9 +76,20 @@ def test_uploads_estimates_and_pages_pass(behind, http, monkeypatch):
     answer = http.get("/v1/campaigns/open/estimate")
     assert answer.json()["count"] >= 6
     assert "max-age" in answer.headers["strict-transport-security"]
-    assert http.get("/v1/campaigns/open/estimate", headers={"If-None-Match": answer.headers["etag"]}).status_code == 304
+    assert (
+        http.get(
+            "/v1/campaigns/open/estimate",
+            headers={"If-None-Match": answer.headers["etag"]},
+        ).status_code
+        == 304
+    )
     assert "sstq collector" in http.get("/open").text
-    assert http.get("/v1/campaigns", headers={"Authorization": f"Bearer {ADMINISTRATOR}"}).status_code == 200
+    assert (
+        http.get(
+            "/v1/campaigns", headers={"Authorization": f"Bearer {ADMINISTRATOR}"}
+        ).status_code
+        == 200
+    )
 
 
 def test_the_address_of_a_client_counts_and_not_what_it_says(behind, http, proxy):
@@ -81,8 +100,13 @@ def test_the_address_of_a_client_counts_and_not_what_it_says(behind, http, proxy
         server.create(name, MECHANISM)
         server.http, before = source(address), server.http
         try:
-            spoofed = {"X-Forwarded-For": f"198.51.100.{len(name)}", "Authorization": None}
-            return server.send(name, MECHANISM, packed(MECHANISM, 1), 1, headers=spoofed).status_code
+            spoofed = {
+                "X-Forwarded-For": f"198.51.100.{len(name)}",
+                "Authorization": None,
+            }
+            return server.send(
+                name, MECHANISM, packed(MECHANISM, 1), 1, headers=spoofed
+            ).status_code
         finally:
             server.http.close()
             server.http = before
@@ -92,14 +116,23 @@ def test_the_address_of_a_client_counts_and_not_what_it_says(behind, http, proxy
         way = httpx.HTTPTransport(verify=context, local_address=address)
         return httpx.Client(base_url=url, transport=way, timeout=PATIENCE)
 
-    answers = [send(name, address) for name, address in (("a", "127.0.0.5"), ("bb", "127.0.0.5"), ("ccc", "127.0.0.6"))]
+    answers = [
+        send(name, address)
+        for name, address in (
+            ("a", "127.0.0.5"),
+            ("bb", "127.0.0.5"),
+            ("ccc", "127.0.0.6"),
+        )
+    ]
     assert answers == [200, 429, 200]
 
 
 def raw(behind):
     url, chain, _ = behind
     line = socket.create_connection(("127.0.0.1", httpx.URL(url).port), PATIENCE)
-    return ssl.create_default_context(cafile=str(chain)).wrap_socket(line, server_hostname="127.0.0.1")
+    return ssl.create_default_context(cafile=str(chain)).wrap_socket(
+        line, server_hostname="127.0.0.1"
+    )
 
 
 def said(line):
@@ -113,7 +146,10 @@ def said(line):
 
 def test_headers_that_never_end_or_come_too_slowly_are_cut_off(behind, proxy):
     with raw(behind) as line, suppress(OSError):
-        line.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"X: %s\r\n" % (b"1" * 7000) * 20)
+        line.sendall(
+            b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            + b"X: %s\r\n" % (b"1" * 7000) * 20
+        )
         assert HEADERS[proxy] in said(line)
     with raw(behind) as line:
         line.sendall(b"GET /health HTTP/1.1\r\n")
@@ -131,12 +167,16 @@ def test_trailers_without_end_do_not_reach_the_collector(behind):
     with raw(behind) as line, suppress(OSError):
         head = "POST /v1/campaigns/open/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n"
         head += f"Content-Type: application/octet-stream\r\nIdempotency-Key: {'cd' * 16}\r\nSSTQ-Count: 1\r\n"
-        line.sendall(f"{head}SSTQ-Digest: {MECHANISM.digest()}\r\n\r\n2\r\n\0\0\r\n0\r\n".encode())
+        line.sendall(
+            f"{head}SSTQ-Digest: {MECHANISM.digest()}\r\n\r\n2\r\n\0\0\r\n0\r\n".encode()
+        )
         line.sendall(b"a: b\r\n" * 3_000_000)  # 18 MB take 300 MB without a proxy
     assert memory() < before + (64 << 20)
 
 
-def test_bodies_without_a_size_or_beyond_all_limits_do_not_reach_the_collector(behind, http, proxy):
+def test_bodies_without_a_size_or_beyond_all_limits_do_not_reach_the_collector(
+    behind, http, proxy
+):
     _, _, server = behind
     whole = {
         "Content-Type": "application/octet-stream",
@@ -145,9 +185,16 @@ def test_bodies_without_a_size_or_beyond_all_limits_do_not_reach_the_collector(b
         "SSTQ-Digest": MECHANISM.digest(),
         "Authorization": f"Bearer {server.sender('open')}",
     }
-    chunked = http.post("/v1/campaigns/open/messages", content=iter([packed(MECHANISM, 1)]), headers=whole)
+    chunked = http.post(
+        "/v1/campaigns/open/messages",
+        content=iter([packed(MECHANISM, 1)]),
+        headers=whole,
+    )
     assert chunked.status_code == CHUNKED[proxy]
     before = server.status("open")["received"]
-    large = http.post("/v1/campaigns/open/messages", content=bytes(36 << 20), headers=whole)
-    assert large.status_code in (413, 422, 502)  # by the proxy, or by the collector while the proxy still sends
+    large = http.post(
+        "/v1/campaigns/open/messages", content=bytes(36 << 20), headers=whole
+    )
+    # by the proxy, or by the collector while the proxy still sends
+    assert large.status_code in (413, 422, 502)
     assert server.status("open")["received"] == before

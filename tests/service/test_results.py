@@ -26,7 +26,13 @@ def store(store):
 
 
 def receive(store, count, seed):
-    store.receive([Upload("steps", secrets.token_bytes(16), count, packed(MECHANISM, count, seed))])
+    store.receive(
+        [
+            Upload(
+                "steps", secrets.token_bytes(16), count, packed(MECHANISM, count, seed)
+            )
+        ]
+    )
     while store.fold("steps"):
         pass
 
@@ -69,18 +75,34 @@ def test_the_prediction_is_the_typical_error_up_to_ten_times_the_messages(store)
 def test_a_survey_is_described_question_by_question():
     """The numbers are those of the library; what nobody answered yet is null."""
     age, used = sstq.Number(0, 100, bins=5), sstq.MultiChoice(["=search", "share"])
-    questions = {"os": sstq.Choice(["a", "b"]), "used": used, "age": age, "age by os": sstq.By("os", "age")}
+    questions = {
+        "os": sstq.Choice(["a", "b"]),
+        "used": used,
+        "age": age,
+        "age by os": sstq.By("os", "age"),
+    }
     questions |= {"visits": sstq.Count(3), "mean age": sstq.Mean("age")}
     survey = sstq.Survey(2.0, questions)
     campaign = Campaign("poll", survey)
     empty = rendering.describe(campaign, None, None)
     assert empty["questions"] is None
-    assert rendering.as_csv(campaign, empty).splitlines() == ["question,item,estimate,stderr,low,high"]
+    assert rendering.as_csv(campaign, empty).splitlines() == [
+        "question,item,estimate,stderr,low,high"
+    ]
     rng = np.random.default_rng(3)
     for count in (1, 5000):
-        found = survey.aggregator().update(survey.encode(**survey.input.trial(rng, count), rng=3)).mean()
-        described = json.loads(json.dumps(rendering.describe(campaign, found, None), allow_nan=False))
-        rows = [row.split(",") for row in rendering.as_csv(campaign, described).splitlines()[1:]]
+        found = (
+            survey.aggregator()
+            .update(survey.encode(**survey.input.trial(rng, count), rng=3))
+            .mean()
+        )
+        described = json.loads(
+            json.dumps(rendering.describe(campaign, found, None), allow_nan=False)
+        )
+        rows = [
+            row.split(",")
+            for row in rendering.as_csv(campaign, described).splitlines()[1:]
+        ]
         frame = found.to_frame()
         assert [row[1].lstrip("'") for row in rows] == frame["item"].tolist()
         for place, column in enumerate(("estimate", "stderr", "low", "high"), 2):
@@ -95,7 +117,11 @@ def test_a_survey_is_described_question_by_question():
         "mean",
     ]
     # The width of a bin belongs to the mean of a number, which is no one number then.
-    assert described["questions"][2]["mean"]["value"] is described["questions"][2]["mean"]["stderr"] is None
+    assert (
+        described["questions"][2]["mean"]["value"]
+        is described["questions"][2]["mean"]["stderr"]
+        is None
+    )
     assert described["questions"][4]["mean"]["stderr"] > 0
     assert described["questions"][2]["edges"] == [0, 20, 40, 60, 80, 100]
 

@@ -18,7 +18,14 @@ import httpx
 
 from sstq.service import Settings, app, common_routes, create_app, security
 from sstq.service.observing import PrivateFormatter
-from sstq.service.security import AddressLimits, BodyShares, Problem, is_token, network, token_hash
+from sstq.service.security import (
+    AddressLimits,
+    BodyShares,
+    Problem,
+    is_token,
+    network,
+    token_hash,
+)
 from tests.patience import PATIENCE
 from tests.service.serving import ADMINISTRATOR, packed, serving
 
@@ -47,7 +54,9 @@ def test_an_address_has_a_bucket_and_neighbours_share_it():
     assert limits.take("10.0.0.1", now=100.0) == pytest.approx(0.5)
     assert limits.take("10.0.0.2", now=100.0) == 0
     assert limits.take("10.0.0.1", now=100.5) == 0
-    assert [limits.take(network(f"2001:db8::{last}"), now=100.0) for last in range(3)] == [0, 0, 0]
+    assert [
+        limits.take(network(f"2001:db8::{last}"), now=100.0) for last in range(3)
+    ] == [0, 0, 0]
     assert limits.take(network("2001:db8::ffff"), now=100.0) > 0
     assert limits.take(network("2001:db8:0:1::1"), now=100.0) == 0
 
@@ -56,12 +65,15 @@ def test_units_are_counted_and_what_was_used_is_owed():
     limits = AddressLimits(per_second=2, burst=10)
     assert limits.take("10.0.0.1", 8, 100.0) == 0
     assert limits.take("10.0.0.1", 4, 100.0) == pytest.approx(1.0)
-    assert limits.take("10.0.0.2", 20, 100.0) == 0  # more than a bucket holds, from a full one
+    # more than a bucket holds, from a full one
+    assert limits.take("10.0.0.2", 20, 100.0) == 0
     assert limits.take("10.0.0.3", 30, owed=True) == 0
     assert limits.take("10.0.0.3") == pytest.approx(10.5, abs=1)
 
 
-def test_addresses_in_memory_are_bounded_and_forgotten_once_their_bucket_is_full(monkeypatch):
+def test_addresses_in_memory_are_bounded_and_forgotten_once_their_bucket_is_full(
+    monkeypatch,
+):
     monkeypatch.setattr(AddressLimits, "_MOST_ADDRESSES", 10)
     limits = AddressLimits(per_second=2, burst=3)
     for number in range(100):
@@ -91,14 +103,21 @@ def test_errors_are_logged_without_what_they_say(form):
     try:
         raise ValueError("key 0123")
     except ValueError:
-        record = logging.LogRecord("a", logging.ERROR, "f", 1, "failed", (), sys.exc_info())
+        record = logging.LogRecord(
+            "a", logging.ERROR, "f", 1, "failed", (), sys.exc_info()
+        )
     text = PrivateFormatter(form).format(record)
     assert "ValueError" in text
-    assert "0123" not in text.replace('raise ValueError("key 0123")', "").replace(r"raise ValueError(\"key 0123\")", "")
+    assert "0123" not in text.replace('raise ValueError("key 0123")', "").replace(
+        r"raise ValueError(\"key 0123\")", ""
+    )
     assert not re.search(r"\d\d:\d\d", text)
     if form == "json":
         line = json.loads(text)
-        assert (set(line), line["level"]) == ({"hour", "level", "message", "error"}, "ERROR")
+        assert (set(line), line["level"]) == (
+            {"hour", "level", "message", "error"},
+            "ERROR",
+        )
 
 
 @pytest.fixture(scope="module")
@@ -126,10 +145,20 @@ def test_pages_of_allowed_origins_may_send_and_others_may_not(server):
         return server.http.request(method, f"/v1/campaigns/{name}{path}", headers=asks)
 
     allowed = ask("https://a.example")
-    assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (204, "https://a.example")
+    assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (
+        204,
+        "https://a.example",
+    )
     assert "access-control-allow-credentials" not in allowed.headers
-    for refused in (ask("https://b.example"), ask("https://a.example", "pageless"), ask("null")):
-        assert (refused.status_code, "access-control-allow-origin" in refused.headers) == (403, False)
+    for refused in (
+        ask("https://b.example"),
+        ask("https://a.example", "pageless"),
+        ask("null"),
+    ):
+        assert (
+            refused.status_code,
+            "access-control-allow-origin" in refused.headers,
+        ) == (403, False)
     body = packed(MECHANISM, 1)
     statuses = [
         server.send("page", MECHANISM, body, 1, headers={"Origin": origin}).status_code
@@ -137,7 +166,10 @@ def test_pages_of_allowed_origins_may_send_and_others_may_not(server):
     ]
     assert statuses == [200, 403, 200, 200]
     for method, path in [("OPTIONS", ""), ("DELETE", "")]:
-        assert "access-control-allow-origin" not in ask("https://a.example", method=method, path=path).headers
+        assert (
+            "access-control-allow-origin"
+            not in ask("https://a.example", method=method, path=path).headers
+        )
 
 
 @pytest.mark.slow
@@ -154,7 +186,8 @@ def test_a_body_without_a_length_is_refused_unread(server):
                 sent += 100_000
         except OSError:
             pass
-    assert sent < 50_000_000  # of 100 million: what the drain and the buffers of both sides hold
+    # of 100 million: what the drain and the buffers of both sides hold
+    assert sent < 50_000_000
     assert server.status("page")["received"] == before
 
 
@@ -163,7 +196,12 @@ def test_logs_hold_no_address_agent_key_or_token(tmp_path):
     with serving(tmp_path) as server:
         server.create("open", MECHANISM)
         server.http.headers["User-Agent"] = "agent-of-the-tests"
-        assert server.send("open", MECHANISM, packed(MECHANISM), 5, key="3f" * 16).status_code == 200
+        assert (
+            server.send(
+                "open", MECHANISM, packed(MECHANISM), 5, key="3f" * 16
+            ).status_code
+            == 200
+        )
         assert server.send("open", MECHANISM, b"", 5).status_code == 422
         with server.connect() as line:
             line.sendall(b"nonsense\r\n\r\n")
@@ -180,7 +218,9 @@ def test_logs_hold_no_address_agent_key_or_token(tmp_path):
 
 def body_of(shares, receive, address="10.0.0.1", size=None):
     headers = [] if size is None else [(b"content-length", b"%d" % size)]
-    return security.RequestBody(shares, {"client": (address, 1), "headers": headers}, receive)
+    return security.RequestBody(
+        shares, {"client": (address, 1), "headers": headers}, receive
+    )
 
 
 def test_bodies_that_never_end_take_the_share_of_their_address_and_no_more():
@@ -200,7 +240,9 @@ def test_bodies_that_never_end_take_the_share_of_their_address_and_no_more():
         return receive
 
     async def run():
-        with pytest.raises(Problem, match="Too much is arriving from this address") as caught:
+        with pytest.raises(
+            Problem, match="Too much is arriving from this address"
+        ) as caught:
             await body_of(shares, endless).read(1 << 30)
         assert caught.value.status_code == 429
         # Nothing more is read until the client has waited.
@@ -211,7 +253,10 @@ def test_bodies_that_never_end_take_the_share_of_their_address_and_no_more():
         assert not receive.called
         assert (await refusal).headers["connection"] == "close"
         # 60 MB of another address are on their way, and will stay so.
-        waiting = [asyncio.create_task(body_of(shares, half(), "10.0.0.2").read(1 << 25)) for _ in range(60)]
+        waiting = [
+            asyncio.create_task(body_of(shares, half(), "10.0.0.2").read(1 << 25))
+            for _ in range(60)
+        ]
         for _ in range(3):
             await asyncio.sleep(0)
         assert shares == {"10.0.0.2": 60 << 20, "": 60 << 20}
@@ -234,7 +279,9 @@ def test_a_large_body_that_is_refused_waits(size, waits):
 
     async def run():
         receive = AsyncMock(return_value={"type": "http.disconnect"})
-        refusal = asyncio.create_task(body_of(BodyShares(), receive, size=size).refuse(Problem(401, "No.")))
+        refusal = asyncio.create_task(
+            body_of(BodyShares(), receive, size=size).refuse(Problem(401, "No."))
+        )
         await asyncio.sleep(security._WAIT_SECONDS / 5)
         assert receive.called != waits
         assert (await refusal).status_code == 401
@@ -242,16 +289,23 @@ def test_a_large_body_that_is_refused_waits(size, waits):
     asyncio.run(run())
 
 
-def test_a_mistake_of_the_collector_has_the_headers_and_says_nothing_more(tmp_path, monkeypatch):
+def test_a_mistake_of_the_collector_has_the_headers_and_says_nothing_more(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(common_routes, "check_health", lambda _: 1 / 0)
     application = create_app(Settings(f"sqlite:///{tmp_path}/c.sqlite3", ADMINISTRATOR))
 
     async def ask():
         transport = httpx.ASGITransport(application, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://collector") as client:
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://collector"
+        ) as client:
             return await client.get("/health")
 
     answer = asyncio.run(ask())
-    assert (answer.status_code, answer.json()["detail"]) == (500, "Internal error; the service's log has the details.")
+    assert (answer.status_code, answer.json()["detail"]) == (
+        500,
+        "Internal error; the service's log has the details.",
+    )
     assert answer.headers["content-security-policy"] == security.CONTENT_POLICY
     assert answer.headers["cache-control"] == "no-store"

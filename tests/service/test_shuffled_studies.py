@@ -25,7 +25,12 @@ def both(tmp_path_factory):
     with (
         serving(folders[0], **quick) as collector,
         serving(
-            folders[1], command="shuffler", collector=collector.url, closing_seconds=0, fetch_seconds=0.2, **quick
+            folders[1],
+            command="shuffler",
+            collector=collector.url,
+            closing_seconds=0,
+            fetch_seconds=0.2,
+            **quick,
         ) as shuffler,
     ):
         collector.key = collector.http.get("/v1/key").json()["key"]
@@ -35,8 +40,22 @@ def both(tmp_path_factory):
 
 def start(both, name, study, people, delta=1e-6, below="drop", **terms):
     collector, shuffler = both
-    shuffling = {"url": shuffler.url, "threshold": 20, "delta": delta, "below_threshold": below, **shuffler.keys}
-    answer = begin(collector, name, study, people, senders="single-use", shuffling=shuffling, **terms)
+    shuffling = {
+        "url": shuffler.url,
+        "threshold": 20,
+        "delta": delta,
+        "below_threshold": below,
+        **shuffler.keys,
+    }
+    answer = begin(
+        collector,
+        name,
+        study,
+        people,
+        senders="single-use",
+        shuffling=shuffling,
+        **terms,
+    )
     assert answer.status_code == 201, answer.text
     until(lambda: shuffler.http.get(f"/v1/campaigns/{name}").status_code == 200)
 
@@ -44,7 +63,13 @@ def start(both, name, study, people, delta=1e-6, below="drop", **terms):
 def person(both, name, folder, token):
     collector, shuffler = both
     pins = {"pinned_key": collector.key, "pinned_shuffler": shuffler.keys["key"]}
-    return Client(f"{shuffler.url}/{name}", most_epsilon=16.0, outbox=folder / f"{token}.outbox", token=token, **pins)
+    return Client(
+        f"{shuffler.url}/{name}",
+        most_epsilon=16.0,
+        outbox=folder / f"{token}.outbox",
+        token=token,
+        **pins,
+    )
 
 
 class Seen:
@@ -65,10 +90,15 @@ def test_a_stage_is_a_crowd_and_the_study_ends_by_itself(both, tmp_path):
     for number in (1, 2):
         campaign = next_stage(Seen(both), "drinks", number)
         for _ in range(campaign.stage.people):
-            assert person(both, "drinks", tmp_path, tokens.pop()).take_part(values.pop()) is None
+            assert (
+                person(both, "drinks", tmp_path, tokens.pop()).take_part(values.pop())
+                is None
+            )
         # Nobody joins a crowd that is whole; nothing was sent.
         assert person(both, "drinks", tmp_path, tokens[0]).take_part("tea") is not None
-    ended = until(lambda: (found := collector.status("drinks"))["status"] == "closed" and found)["study"]
+    ended = until(
+        lambda: (found := collector.status("drinks"))["status"] == "closed" and found
+    )["study"]
     assert [stage["state"] for stage in ended["stages"]] == ["learned"] * 2
     for stage in ended["stages"]:
         (crowd,) = stage["shuffling"]["crowds"]
@@ -99,10 +129,26 @@ def test_periods_of_a_panel_end_by_their_time(both, tmp_path):
 def test_stages_that_no_crowd_fits_are_refused(both):
     collector, shuffler = both
     shuffling = {"url": shuffler.url, "threshold": 100, **shuffler.keys}
-    answer = begin(collector, "small", words(), 120, senders="single-use", shuffling=shuffling)
-    assert (answer.status_code, "the shuffler forwards 100 or more" in answer.text) == (422, True)
-    answer = begin(collector, "small", words(), 1200, senders="single-use", shuffling=shuffling, hours=1)
-    assert (answer.status_code, "too_few must be 'end' with hours" in answer.text) == (422, True)
+    answer = begin(
+        collector, "small", words(), 120, senders="single-use", shuffling=shuffling
+    )
+    assert (answer.status_code, "the shuffler forwards 100 or more" in answer.text) == (
+        422,
+        True,
+    )
+    answer = begin(
+        collector,
+        "small",
+        words(),
+        1200,
+        senders="single-use",
+        shuffling=shuffling,
+        hours=1,
+    )
+    assert (answer.status_code, "too_few must be 'end' with hours" in answer.text) == (
+        422,
+        True,
+    )
 
 
 def test_the_shuffler_follows_a_study_and_refuses_what_is_not_next(both):
@@ -113,12 +159,18 @@ def test_the_shuffler_follows_a_study_and_refuses_what_is_not_next(both):
     first = read_document(raw)
     assert shuffler.http.get("/v1/campaigns/next--2").status_code == 404
     rules = Shuffler.__new__(Shuffler)
-    rules.clock = type("Now", (), {"doubtful": False, "now": lambda _: first.campaign.opens})()
+    rules.clock = type(
+        "Now", (), {"doubtful": False, "now": lambda _: first.campaign.opens}
+    )()
     rules.settings = type("Settings", (), {"closing_seconds": 0})()
     rules.store = type("Rooms", (), {"rooms": lambda _, names: {}})()
 
     def stored(document):
-        held = {"campaign": document.campaign, "sealing_keys": document.sealing_keys, "is_stage": False}
+        held = {
+            "campaign": document.campaign,
+            "sealing_keys": document.sealing_keys,
+            "is_stage": False,
+        }
         return type("Stored", (), held)()
 
     known = stored(first)
@@ -127,13 +179,17 @@ def test_the_shuffler_follows_a_study_and_refuses_what_is_not_next(both):
 
     def changed(number=2, **fields):
         stage = terms["stage"] | {"number": number} | fields.pop("stage", {})
-        campaign = Campaign.from_dict(terms | {"name": f"next--{number}", "stage": stage} | fields)
+        campaign = Campaign.from_dict(
+            terms | {"name": f"next--{number}", "stage": stage} | fields
+        )
         return first._replace(campaign=campaign)
 
     assert not rules._forbidden_change(known, changed())
     assert "earlier stage" in rules._forbidden_change(stored(changed(3)), changed(2))
     question = terms["stage"]["question"] | {"study": "0" * 32}
-    assert "identifier" in rules._forbidden_change(known, changed(stage={"question": question}))
+    assert "identifier" in rules._forbidden_change(
+        known, changed(stage={"question": question})
+    )
     assert "senders" in rules._forbidden_change(known, changed(senders="everybody"))
     smaller = terms["shuffling"] | {"threshold": 2}
     assert "shuffling" in rules._forbidden_change(known, changed(shuffling=smaller))

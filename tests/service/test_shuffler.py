@@ -46,11 +46,22 @@ def both(tmp_path_factory):
         yield collector, shuffler
 
 
-def create(both, name, threshold=20, mechanism=MECHANISM, closes=LATER, senders="single-use", labels=None, **terms):
+def create(
+    both,
+    name,
+    threshold=20,
+    mechanism=MECHANISM,
+    closes=LATER,
+    senders="single-use",
+    labels=None,
+    **terms,
+):
     collector, shuffler = both
     shuffling = {"url": shuffler.url, "threshold": threshold, **shuffler.keys, **terms}
     labelled = {} if labels is None else {"labels": labels}
-    collector.create(name, mechanism, closes=closes, senders=senders, shuffling=shuffling, **labelled)
+    collector.create(
+        name, mechanism, closes=closes, senders=senders, shuffling=shuffling, **labelled
+    )
 
 
 def client_of(both, name, **options):
@@ -60,7 +71,11 @@ def client_of(both, name, **options):
 
 
 def tokens_of(both, name, count):
-    return both[1].administer("POST", f"/v1/campaigns/{name}/tokens", json={"count": count}).json()["tokens"]
+    return (
+        both[1]
+        .administer("POST", f"/v1/campaigns/{name}/tokens", json={"count": count})
+        .json()["tokens"]
+    )
 
 
 def send(both, name, vectors):
@@ -71,9 +86,16 @@ def send(both, name, vectors):
 
 def close(both, name):
     collector, shuffler = both
-    assert collector.administer("PATCH", f"/v1/campaigns/{name}", json={"closed": True}).status_code == 200
+    assert (
+        collector.administer(
+            "PATCH", f"/v1/campaigns/{name}", json={"closed": True}
+        ).status_code
+        == 200
+    )
     assert collector.status(name)["status"] == "closed"
-    until(lambda: not waiting(shuffler, name) and shuffler.status(name)["outgoing"] == 0)
+    until(
+        lambda: not waiting(shuffler, name) and shuffler.status(name)["outgoing"] == 0
+    )
 
 
 def claim(collector, name):
@@ -92,12 +114,23 @@ def test_messages_go_through_the_shuffler_to_the_estimate(both):
     assert client.send(X, progress=seen.append) == 60
     assert seen == [2] * 30  # one person per upload
     time.sleep(0.3)  # three rounds: the shuffler mixes when the campaign has closed
-    assert (list(waiting(shuffler, "steps").values()), collector.status("steps")["received"]) == ([30], 0)
+    assert (
+        list(waiting(shuffler, "steps").values()),
+        collector.status("steps")["received"],
+    ) == ([30], 0)
     close(both, "steps")
     found = collector.estimate("steps", 60)
     assert found["count"] == 60
-    expected, half = (shuffled_epsilon(MECHANISM, people, 1e-6, messages=2) for people in (30, 15))
-    crowd = {"people": 30, "epsilon": expected, "delta": 1e-6, "epsilon_if_half_fake": half, "isolating_share": 29 / 30}
+    expected, half = (
+        shuffled_epsilon(MECHANISM, people, 1e-6, messages=2) for people in (30, 15)
+    )
+    crowd = {
+        "people": 30,
+        "epsilon": expected,
+        "delta": 1e-6,
+        "epsilon_if_half_fake": half,
+        "isolating_share": 29 / 30,
+    }
     assert found["shuffling"] == {
         "batches": 2,
         "accepted": 60,
@@ -115,15 +148,23 @@ def test_an_upload_that_is_repeated_counts_once(both):
     bodies = [sealed(document, row) for row in X[:3]]
     key = secrets.token_hex(16)
     for _ in range(2):
-        assert shuffler.send("once", MECHANISM, bodies[0], 1, key=key).json() == {"count": 1}
+        assert shuffler.send("once", MECHANISM, bodies[0], 1, key=key).json() == {
+            "count": 1
+        }
     # The same envelopes under another key: the shuffler does not know, but the collector does.
     for body in bodies:
         assert shuffler.send("once", MECHANISM, body, 1).json() == {"count": 1}
     close(both, "once")
-    assert shuffler.send("once", MECHANISM, bodies[0], 1, key=key).json() == {"count": 1}
+    assert shuffler.send("once", MECHANISM, bodies[0], 1, key=key).json() == {
+        "count": 1
+    }
     assert shuffler.send("once", MECHANISM, bodies[0], 1).status_code == 410
     until(lambda: claim(collector, "once")["refused"]["repeated"] == 2)
-    assert claim(collector, "once")["accepted"] == collector.status("once")["received"] == 6
+    assert (
+        claim(collector, "once")["accepted"]
+        == collector.status("once")["received"]
+        == 6
+    )
     metrics = collector.administer("GET", "/metrics").text
     assert 'sstq_envelopes_opened{campaign="once",result="repeated"} 2' in metrics
 
@@ -132,7 +173,12 @@ def sealed(document, vector):
     """The body of one person's upload."""
     campaign, newest = document.campaign, document.sealing_keys[0]
     cover = bytes.fromhex(campaign.shuffling.sealing_key)
-    return seal_person(payloads(campaign.mechanism.encode(vector)), campaign.crowd(newest), newest, cover)
+    return seal_person(
+        payloads(campaign.mechanism.encode(vector)),
+        campaign.crowd(newest),
+        newest,
+        cover,
+    )
 
 
 def test_too_few_people_are_forwarded_at_the_local_epsilon(both):
@@ -148,29 +194,54 @@ def test_too_few_people_are_forwarded_at_the_local_epsilon(both):
     (crowd,) = claim(collector, "few")["crowds"]
     local = {"people": 7, "epsilon": 4.0, "delta": 0.0, "epsilon_if_half_fake": 4.0}
     assert crowd == local | {"isolating_share": 6 / 8}
-    assert 'sstq_people_total{campaign="few",result="mixed"} 7' in shuffler.administer("GET", "/metrics").text
+    assert (
+        'sstq_people_total{campaign="few",result="mixed"} 7'
+        in shuffler.administer("GET", "/metrics").text
+    )
 
 
 def test_people_agreed_to_the_terms_of_a_shuffled_campaign(both):
     collector, shuffler = both
     create(both, "agreed", labels=list("abcdef"))
-    for change in ({"labels": list("bacdef")}, {"labels": None}, {"senders": "everybody"}):
+    for change in (
+        {"labels": list("bacdef")},
+        {"labels": None},
+        {"senders": "everybody"},
+    ):
         answer = collector.administer("PATCH", "/v1/campaigns/agreed", json=change)
-        assert (answer.status_code, "only its times and readers can change" in answer.json()["detail"]) == (409, True)
+        assert (
+            answer.status_code,
+            "only its times and readers can change" in answer.json()["detail"],
+        ) == (409, True)
     for change in ({"renew": ["sealing_key"]}, {"shuffling": {}}):
-        assert collector.administer("PATCH", "/v1/campaigns/agreed", json=change).status_code == 422
+        assert (
+            collector.administer(
+                "PATCH", "/v1/campaigns/agreed", json=change
+            ).status_code
+            == 422
+        )
     first = shuffler.http.get("/v1/campaigns/agreed")
     assert first.json()["labels"] == list("abcdef")
     times = {"closes": "2101-01-01T00:00:00Z", "readers": "public"}
-    assert collector.administer("PATCH", "/v1/campaigns/agreed", json=times).status_code == 200
-    until(lambda: shuffler.http.get("/v1/campaigns/agreed").json()["closes"] == times["closes"])
+    assert (
+        collector.administer("PATCH", "/v1/campaigns/agreed", json=times).status_code
+        == 200
+    )
+    until(
+        lambda: (
+            shuffler.http.get("/v1/campaigns/agreed").json()["closes"]
+            == times["closes"]
+        )
+    )
     assert shuffler.status("agreed")["refused_change"] is None
 
 
 def test_a_single_use_token_is_made_and_spent_at_the_shuffler(both):
     collector, shuffler = both
     create(both, "single", threshold=2)
-    answer = collector.administer("POST", "/v1/campaigns/single/tokens", json={"count": 1})
+    answer = collector.administer(
+        "POST", "/v1/campaigns/single/tokens", json={"count": 1}
+    )
     assert answer.status_code == 409
     assert shuffler.url in answer.json()["detail"]
     answer = collector.send("single", MECHANISM, bytes(4), 2)
@@ -180,7 +251,9 @@ def test_a_single_use_token_is_made_and_spent_at_the_shuffler(both):
         assert client_of(both, "single", token=token).send(X[0]) == 2
     with pytest.raises(ValueError, match="the token was used before; nothing was sent"):
         client_of(both, "single", token=tokens[0]).send(X[0])
-    with pytest.raises(ValueError, match="one vector per single-use token, got 3 and 2 tokens"):
+    with pytest.raises(
+        ValueError, match="one vector per single-use token, got 3 and 2 tokens"
+    ):
         client_of(both, "single", token=tokens).send(X[:3])
 
 
@@ -189,18 +262,26 @@ def test_both_keys_are_checked_before_anything_is_drawn(both):
     create(both, "pinned")
     collector.create("direct", MECHANISM)
     client = client_of(both, "pinned")
-    assert (client.key, client.campaign.shuffling.key) == (collector.key, shuffler.keys["key"])
+    assert (client.key, client.campaign.shuffling.key) == (
+        collector.key,
+        shuffler.keys["key"],
+    )
     link = f"{shuffler.url}/pinned#collector-key={collector.key}&shuffler-key={shuffler.keys['key']}"
     assert Client(link, most_epsilon=4.0).campaign == client.campaign
     with pytest.raises(ValueError, match="is not the pinned one"):
         client_of(both, "pinned", pinned_key=shuffler.keys["key"])
-    with pytest.raises(ValueError, match=f"names the shuffler {shuffler.keys['key']} instead of the pinned one"):
+    with pytest.raises(
+        ValueError,
+        match=f"names the shuffler {shuffler.keys['key']} instead of the pinned one",
+    ):
         client_of(both, "pinned", pinned_shuffler="00" * 32)
     for options in ({"pinned_shuffler": shuffler.keys["key"]}, {"least_threshold": 2}):
         with pytest.raises(ValueError, match="names no shuffler"):
             Client(f"{collector.url}/direct", most_epsilon=4.0, **options)
     create(both, "least-local", below_threshold="local")
-    with pytest.raises(ValueError, match="crowds of 1 people, fewer than least_threshold = 20"):
+    with pytest.raises(
+        ValueError, match="crowds of 1 people, fewer than least_threshold = 20"
+    ):
         client_of(both, "least-local", least_threshold=20)
     with pytest.raises(ValueError, match=r"asks for epsilon = 4\.0 per person"):
         client_of(both, "pinned", most_epsilon=3.0)
@@ -211,12 +292,19 @@ def test_the_collector_takes_batches_of_the_shuffler_only(both):
     create(both, "signed")
     document = json.loads(collector.http.get("/v1/campaigns/signed").content)
     stranger = SigningKey.generate()
-    manifest = {"format": "sstq-batch", "version": 2, "campaign": "signed", "digest": document["digest"]}
+    manifest = {
+        "format": "sstq-batch",
+        "version": 2,
+        "campaign": "signed",
+        "digest": document["digest"],
+    }
     text = json.dumps(manifest)
     headers = {"Content-Type": "application/octet-stream", "SSTQ-Batch": text}
     for signature in ("", stranger.sign(text.encode(), b"sstq-batch-v2\x00")):
         answer = collector.http.post(
-            "/v1/campaigns/signed/batches", content=b"", headers=headers | {"SSTQ-Signature": signature}
+            "/v1/campaigns/signed/batches",
+            content=b"",
+            headers=headers | {"SSTQ-Signature": signature},
         )
         assert answer.status_code == 403
 
@@ -224,9 +312,21 @@ def test_the_collector_takes_batches_of_the_shuffler_only(both):
 @pytest.mark.parametrize(
     ("change", "status", "said"),
     [
-        (lambda body: body[:-1], 422, "A person's envelopes of 2 × 50 bytes take 180 bytes with their cover, got 179"),
-        (lambda body: bytes(32) + body[32:], 409, "sealed for other terms or another key"),
-        (lambda body: body[:-1] + bytes([body[-1] ^ 1]), 422, "The cover of the envelopes does not open"),
+        (
+            lambda body: body[:-1],
+            422,
+            "A person's envelopes of 2 × 50 bytes take 180 bytes with their cover, got 179",
+        ),
+        (
+            lambda body: bytes(32) + body[32:],
+            409,
+            "sealed for other terms or another key",
+        ),
+        (
+            lambda body: body[:-1] + bytes([body[-1] ^ 1]),
+            422,
+            "The cover of the envelopes does not open",
+        ),
     ],
 )
 def test_uploads_that_cannot_be_stored(both, change, status, said):
@@ -236,7 +336,10 @@ def test_uploads_that_cannot_be_stored(both, change, status, said):
     document = read_document(shuffler.http.get("/v1/campaigns/wrong").content)
     answer = shuffler.send("wrong", MECHANISM, change(sealed(document, X[0])), 1)
     assert (answer.status_code, said in answer.json()["detail"]) == (status, True)
-    assert shuffler.send("wrong", MECHANISM, sealed(document, X[0]) * 2, 2).status_code == 413
+    assert (
+        shuffler.send("wrong", MECHANISM, sealed(document, X[0]) * 2, 2).status_code
+        == 413
+    )
     assert waiting(shuffler, "wrong") == {}
 
 
@@ -246,7 +349,10 @@ def test_a_campaign_of_another_shuffler_is_not_signed(both):
     for number, field in enumerate(("key", "sealing_key")):
         create(both, f"elsewhere-{number}", **{field: "00" * 32})
         answer = shuffler.http.get(f"/v1/campaigns/elsewhere-{number}")
-        assert (answer.status_code, shuffler.keys[field] in answer.json()["detail"]) == (404, True)
+        assert (
+            answer.status_code,
+            shuffler.keys[field] in answer.json()["detail"],
+        ) == (404, True)
     assert shuffler.http.get("/v1/campaigns/nobody-knows").status_code == 404
 
 
@@ -257,10 +363,16 @@ def test_a_database_has_one_role(tmp_path):
 
     database = f"sqlite:///{tmp_path}/one.sqlite3"
     Collector(Settings(database, ADMINISTRATOR)).store.close()
-    with pytest.raises(ValueError, match="database must belong to a shuffler, got one of a collector"):
-        create_shuffler_app(ShufflerSettings(database, ADMINISTRATOR, collector="http://127.0.0.1:1"))
+    with pytest.raises(
+        ValueError, match="database must belong to a shuffler, got one of a collector"
+    ):
+        create_shuffler_app(
+            ShufflerSettings(database, ADMINISTRATOR, collector="http://127.0.0.1:1")
+        )
     with pytest.raises(ValueError, match="public_url must be given with port=0"):
-        ShufflerSettings(database, ADMINISTRATOR, port=0, collector="http://127.0.0.1:1")
+        ShufflerSettings(
+            database, ADMINISTRATOR, port=0, collector="http://127.0.0.1:1"
+        )
 
 
 def test_a_collector_that_does_not_answer_is_asked_less_and_less_often():
@@ -286,8 +398,13 @@ def test_the_shuffler_of_a_campaign_cannot_change(both):
     collector, shuffler = both
     create(both, "fixed")
     terms = {"url": shuffler.url, "threshold": 30, **shuffler.keys}
-    answer = collector.administer("PATCH", "/v1/campaigns/fixed", json={"shuffling": terms})
-    assert (answer.status_code, answer.json()["detail"].startswith("shuffling: ")) == (422, True)
+    answer = collector.administer(
+        "PATCH", "/v1/campaigns/fixed", json={"shuffling": terms}
+    )
+    assert (answer.status_code, answer.json()["detail"].startswith("shuffling: ")) == (
+        422,
+        True,
+    )
 
 
 def test_the_commands(both, tmp_path):
@@ -297,47 +414,97 @@ def test_the_commands(both, tmp_path):
     environment = {"SSTQ_URL": collector.url, "SSTQ_ADMINISTRATOR_TOKEN": ADMINISTRATOR}
 
     def run(*arguments, code=0):
-        found = CliRunner().invoke(app, [str(part) for part in arguments], env=environment)
+        found = CliRunner().invoke(
+            app, [str(part) for part in arguments], env=environment
+        )
         assert found.exit_code == code, (found.output, found.exception)
         return found.output
 
-    creation = ("campaign", "create", "walks", "-m", tmp_path / "m.json", "--closes", LATER, "--senders", "single-use")
+    creation = (
+        "campaign",
+        "create",
+        "walks",
+        "-m",
+        tmp_path / "m.json",
+        "--closes",
+        LATER,
+        "--senders",
+        "single-use",
+    )
     key = shuffler.keys["key"]
 
     def named(**terms):
         (tmp_path / "shuffling.json").write_text(json.dumps(terms))
         return ("--shuffling", tmp_path / "shuffling.json")
 
-    assert "with url, key and threshold" in " ".join(run(*creation, *named(threshold=20), code=2).split())
+    assert "with url, key and threshold" in " ".join(
+        run(*creation, *named(threshold=20), code=2).split()
+    )
     # A key, an address or a collector that is not the shuffler's is noticed now, and leaves the name free.
     other = shuffler.url.replace("127.0.0.1", "localhost")
     for address, stated, reason in (
-        (shuffler.url, "00" * 32, f"names a shuffler with the key {'00' * 32}, this one has {key}"),
-        (other, key, f"names a shuffler with the url {other}, this one has {shuffler.url}"),
+        (
+            shuffler.url,
+            "00" * 32,
+            f"names a shuffler with the key {'00' * 32}, this one has {key}",
+        ),
+        (
+            other,
+            key,
+            f"names a shuffler with the url {other}, this one has {shuffler.url}",
+        ),
     ):
         said = run(*creation, *named(url=address, key=stated, threshold=20), code=1)
         assert reason in " ".join(said.split())
-        assert "pass the address and the public key that sstq shuffler prints" in " ".join(said.split())
+        assert (
+            "pass the address and the public key that sstq shuffler prints"
+            in " ".join(said.split())
+        )
     for address, reason in (
         (collector.url, "there is no shuffler at"),
         ("http://127.0.0.1:1", "no answer from 127.0.0.1:1"),
     ):
-        assert reason in run(*creation, *named(url=address, key=key, threshold=20), code=1)
+        assert reason in run(
+            *creation, *named(url=address, key=key, threshold=20), code=1
+        )
     link = f"{shuffler.url}/walks#collector-key={collector.key}&shuffler-key={key}"
     shuffling = named(url=shuffler.url, key=key, threshold=20, delta=1e-5)
     assert link in run(*creation, *shuffling).replace("\n", "").replace(" ", "")
-    assert "mixes the messages when the campaign has closed" in run("campaign", "show", "walks")
+    assert "mixes the messages when the campaign has closed" in run(
+        "campaign", "show", "walks"
+    )
     (tmp_path / "tokens.txt").write_text("\n".join(tokens_of(both, "walks", 30)))
     sending = ("send", f"{shuffler.url}/walks", tmp_path / "x.npy", "--most-epsilon", 4)
-    pins, tokens = ("--collector-key", collector.key, "--shuffler-key", key), ("--tokens", tmp_path / "tokens.txt")
+    pins, tokens = (
+        ("--collector-key", collector.key, "--shuffler-key", key),
+        ("--tokens", tmp_path / "tokens.txt"),
+    )
     for wrong in ((), pins[:2], pins[2:]):
-        assert "needs both public keys" in " ".join(run(*sending, *wrong, *tokens, code=1).split())
-    assert "least_threshold" in run(*sending, *pins, *tokens, "--least-threshold", 30, code=1)
-    assert "messages acknowledged" in run(*sending, *pins, *tokens, "--least-threshold", 20)
+        assert "needs both public keys" in " ".join(
+            run(*sending, *wrong, *tokens, code=1).split()
+        )
+    assert "least_threshold" in run(
+        *sending, *pins, *tokens, "--least-threshold", 30, code=1
+    )
+    assert "messages acknowledged" in run(
+        *sending, *pins, *tokens, "--least-threshold", 20
+    )
     assert "are dropped" in run("campaign", "close", "walks")
     collector.wait("walks", 60, "folded")
     shown = run("campaign", "show", "walks")
-    told = dict(line.split("\t") for line in shown.splitlines() if line.count("\t") == 1)
-    assert (told["shuffling crowds 1 people"], told["shuffling crowds 1 delta"]) == ("30", "1e-05")
-    assert float(told["shuffling crowds 1 epsilon"]) < float(told["shuffling crowds 1 epsilon if half fake"]) <= 4
-    assert (told["shuffling refused foreign"], told["shuffling local epsilon"]) == ("0", "4")
+    told = dict(
+        line.split("\t") for line in shown.splitlines() if line.count("\t") == 1
+    )
+    assert (told["shuffling crowds 1 people"], told["shuffling crowds 1 delta"]) == (
+        "30",
+        "1e-05",
+    )
+    assert (
+        float(told["shuffling crowds 1 epsilon"])
+        < float(told["shuffling crowds 1 epsilon if half fake"])
+        <= 4
+    )
+    assert (told["shuffling refused foreign"], told["shuffling local epsilon"]) == (
+        "0",
+        "4",
+    )

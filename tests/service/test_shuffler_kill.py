@@ -31,38 +31,77 @@ class Forgetful(Quiet):
     """Passes requests on to the collector, wherever it is now, and loses some answers to batches: the first always."""
 
     def reply(self, body):
-        connection = http.client.HTTPConnection(urlsplit(self.server.collector.url).netloc, timeout=PATIENCE)
+        connection = http.client.HTTPConnection(
+            urlsplit(self.server.collector.url).netloc, timeout=PATIENCE
+        )
         with closing(connection), suppress(OSError, http.client.HTTPException):
             connection.request(self.command, self.path, body, dict(self.headers))
             answer = connection.getresponse()
             content = answer.read()
-            if self.command == "POST" and answer.status == 200 and (not self.server.lost or random.random() < 0.2):
+            if (
+                self.command == "POST"
+                and answer.status == 200
+                and (not self.server.lost or random.random() < 0.2)
+            ):
                 self.server.lost += 1
             else:
-                self.answer(answer.status, content, {"SSTQ-Signature": answer.getheader("SSTQ-Signature", "")})
+                self.answer(
+                    answer.status,
+                    content,
+                    {"SSTQ-Signature": answer.getheader("SSTQ-Signature", "")},
+                )
 
 
-@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.soak)])
-def test_killed_shufflers_and_collectors_lose_and_double_nothing(kind, tmp_path, request):
-    databases = [f"sqlite:///{tmp_path}/{role}.sqlite3" for role in ("collector", "shuffler")]
+@pytest.mark.parametrize(
+    "kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.soak)]
+)
+def test_killed_shufflers_and_collectors_lose_and_double_nothing(
+    kind, tmp_path, request
+):
+    databases = [
+        f"sqlite:///{tmp_path}/{role}.sqlite3" for role in ("collector", "shuffler")
+    ]
     if kind == "postgresql":
         databases = [request.getfixturevalue("postgres").url() for _ in databases]
-    fast, port, acknowledged = {"messages_per_second": 0, "fold_seconds": 0.02}, free_port(), []
+    fast, port, acknowledged = (
+        {"messages_per_second": 0, "fold_seconds": 0.02},
+        free_port(),
+        [],
+    )
     with listening(Forgetful, lost=0) as between, ExitStack() as servers:
 
         def start_collector():
-            between.collector = servers.enter_context(serving(tmp_path, **fast, database=databases[0]))
+            between.collector = servers.enter_context(
+                serving(tmp_path, **fast, database=databases[0])
+            )
             return between.collector
 
         def start_shuffler():
-            more = {"collector": between.url, "closing_seconds": 1, "fetch_seconds": 0.1, "database": databases[1]}
-            return servers.enter_context(serving(tmp_path, command="shuffler", **fast, **more, port=port))
+            more = {
+                "collector": between.url,
+                "closing_seconds": 1,
+                "fetch_seconds": 0.1,
+                "database": databases[1],
+            }
+            return servers.enter_context(
+                serving(tmp_path, command="shuffler", **fast, **more, port=port)
+            )
 
         collector, shuffler = start_collector(), start_shuffler()
         keys = shuffler.http.get("/v1/key").json()
-        shuffling = {"url": shuffler.url, "threshold": 2, "below_threshold": "local", **keys}
-        collector.create("steps", MECHANISM, closes="2100-01-01T00:00:00Z", shuffling=shuffling)
-        pins = {"pinned_key": collector.http.get("/v1/key").json()["key"], "pinned_shuffler": keys["key"]}
+        shuffling = {
+            "url": shuffler.url,
+            "threshold": 2,
+            "below_threshold": "local",
+            **keys,
+        }
+        collector.create(
+            "steps", MECHANISM, closes="2100-01-01T00:00:00Z", shuffling=shuffling
+        )
+        pins = {
+            "pinned_key": collector.http.get("/v1/key").json()["key"],
+            "pinned_shuffler": keys["key"],
+        }
         store = Store(databases[0], read_only=True)
 
         def sender(url=f"{shuffler.url}/steps"):
@@ -82,10 +121,17 @@ def test_killed_shufflers_and_collectors_lose_and_double_nothing(kind, tmp_path,
                 time.sleep(random.uniform(0.0, 0.1))
                 shuffler.kill()
                 shuffler = start_shuffler()
-        assert collector.administer("PATCH", "/v1/campaigns/steps", json={"closed": True}).status_code == 200
+        assert (
+            collector.administer(
+                "PATCH", "/v1/campaigns/steps", json={"closed": True}
+            ).status_code
+            == 200
+        )
         # While the crowd is mixed, forwarded, opened and folded.
         for number in range(KILLS):
-            time.sleep(random.uniform(0.3, 0.6) if not number else random.uniform(0.0, 0.2))
+            time.sleep(
+                random.uniform(0.3, 0.6) if not number else random.uniform(0.0, 0.2)
+            )
             if number % 2:
                 shuffler.kill()
                 shuffler = start_shuffler()
@@ -106,6 +152,8 @@ def test_killed_shufflers_and_collectors_lose_and_double_nothing(kind, tmp_path,
     assert claim["refused"] == {"foreign": 0, "malformed": 0, "repeated": 0}
     store.close()
     # The logs name the collector that did not answer, and nobody else.
-    log = "".join((tmp_path / f"{role}.log").read_text() for role in ("collector", "shuffler"))
+    log = "".join(
+        (tmp_path / f"{role}.log").read_text() for role in ("collector", "shuffler")
+    )
     addresses = set(re.findall(r"\d+\.\d+\.\d+\.\d+(?::\d+)?", log))
     assert addresses <= {urlsplit(between.url).netloc}

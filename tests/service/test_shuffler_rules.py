@@ -25,13 +25,23 @@ from tests.service.serving import ADMINISTRATOR
 MECHANISM = sstq.GroupUnit(4, 2.0, groups=2)
 SEAL = SealingKey.generate().public
 NOW = datetime.now(UTC).replace(microsecond=0)
-TERMS = {"senders": "single-use", "closes": NOW + timedelta(hours=5), "group_labels": ("yes", "no")}
+TERMS = {
+    "senders": "single-use",
+    "closes": NOW + timedelta(hours=5),
+    "group_labels": ("yes", "no"),
+}
 
 
 @pytest.fixture
 def shuffler(tmp_path):
-    settings = {"collector": "http://127.0.0.1:1", "grace_hours": 3, "closing_seconds": 0}
-    made = Shuffler(ShufflerSettings(f"sqlite:///{tmp_path}/s.sqlite3", ADMINISTRATOR, **settings))
+    settings = {
+        "collector": "http://127.0.0.1:1",
+        "grace_hours": 3,
+        "closing_seconds": 0,
+    }
+    made = Shuffler(
+        ShufflerSettings(f"sqlite:///{tmp_path}/s.sqlite3", ADMINISTRATOR, **settings)
+    )
     with closing(made.store):
         yield made
 
@@ -40,26 +50,39 @@ def document(shuffler, *keys, mechanism=MECHANISM, shuffled=None, **terms):
     """The document of a campaign whose shuffler this is, with these changes."""
     keys = keys or (SEAL,)
     own = shuffler.public_keys
-    named = {"url": "http://127.0.0.1:8080", "key": own["key"], "sealing_key": own["sealing_key"], "threshold": 20}
+    named = {
+        "url": "http://127.0.0.1:8080",
+        "key": own["key"],
+        "sealing_key": own["sealing_key"],
+        "threshold": 20,
+    }
     shuffling = Shuffling(**named | (shuffled or {}))
-    return Campaign("rooms", mechanism, shuffling=shuffling, **TERMS | terms).document([b"k" * 32], keys)
+    return Campaign("rooms", mechanism, shuffling=shuffling, **TERMS | terms).document(
+        [b"k" * 32], keys
+    )
 
 
 def started(shuffler, people, **changes):
     """The campaign as the shuffler knows it, with people who wait."""
     raw = document(shuffler, **changes)
     campaign = read_document(raw).campaign
-    shuffler.store.create("rooms", MECHANISM, json.dumps({"document": raw.decode(), "signature": ""}))
+    shuffler.store.create(
+        "rooms", MECHANISM, json.dumps({"document": raw.decode(), "signature": ""})
+    )
     for number in range(people):
         body = campaign.crowd(SEAL) + bytes(campaign.envelope_bytes)
         shuffler.store.issue("rooms", [bytes([number]) * 32])
-        shuffler.store.receive([Upload("rooms", bytes([number]) * 16, 1, body, bytes([number]) * 32)])
+        shuffler.store.receive(
+            [Upload("rooms", bytes([number]) * 16, 1, body, bytes([number]) * 32)]
+        )
     shuffler.refresh()
     return shuffler.entries["rooms"]
 
 
 def refused(shuffler, known, *keys, **changes):
-    return shuffler._forbidden_change(known, read_document(document(shuffler, *keys, **changes)))
+    return shuffler._forbidden_change(
+        known, read_document(document(shuffler, *keys, **changes))
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,7 +110,13 @@ def test_what_people_agreed_to_does_not_change(shuffler, change):
 
 
 @pytest.mark.parametrize(
-    "change", [{}, {"readers": "public"}, {"closes": NOW + timedelta(hours=9)}, {"opens": NOW - timedelta(hours=9)}]
+    "change",
+    [
+        {},
+        {"readers": "public"},
+        {"closes": NOW + timedelta(hours=9)},
+        {"opens": NOW - timedelta(hours=9)},
+    ],
 )
 def test_times_and_readers_may_change(shuffler, change):
     assert refused(shuffler, started(shuffler, 0), **change) == ""
@@ -96,19 +125,26 @@ def test_times_and_readers_may_change(shuffler, change):
 def test_a_sealing_key_does_not_change(shuffler):
     known, other = started(shuffler, 0), SealingKey.generate().public
     for keys in ((other,), (other, SEAL), (SEAL, other)):
-        assert refused(shuffler, known, *keys) == "the collector changed its sealing key"
+        assert (
+            refused(shuffler, known, *keys) == "the collector changed its sealing key"
+        )
 
 
 def test_what_has_ended_is_not_reopened(shuffler):
     known = started(shuffler, 0, closes=NOW - timedelta(seconds=1))
     assert refused(shuffler, known, closes=NOW - timedelta(hours=1)) == ""
-    assert refused(shuffler, known) == "the collector reopened the campaign after its end"
+    assert (
+        refused(shuffler, known) == "the collector reopened the campaign after its end"
+    )
 
 
 def test_an_open_campaign_is_not_mixed(shuffler):
     entry = started(shuffler, 25)
     Work(shuffler)._mix(entry)
-    assert (waiting(shuffler.store, "rooms"), count_outgoing(shuffler.store, "rooms")) == (
+    assert (
+        waiting(shuffler.store, "rooms"),
+        count_outgoing(shuffler.store, "rooms"),
+    ) == (
         {next(iter(entry.crowds)): 25},
         0,
     )
@@ -116,7 +152,10 @@ def test_an_open_campaign_is_not_mixed(shuffler):
 
 @pytest.mark.parametrize("status", [404, 410, 403, 409, 500, None])
 def test_a_batch_that_is_not_accepted_waits(shuffler, monkeypatch, status):
-    entry, work = started(shuffler, 25, closes=NOW - timedelta(seconds=1)), Work(shuffler)
+    entry, work = (
+        started(shuffler, 25, closes=NOW - timedelta(seconds=1)),
+        Work(shuffler),
+    )
     work._mix(entry)
     asked = []
 
@@ -128,10 +167,15 @@ def test_a_batch_that_is_not_accepted_waits(shuffler, monkeypatch, status):
     work._forward_when_due(entry)
     work._forward_when_due(entry)  # not before a pause
     assert [(manifest["size"], manifest["tokens"]) for manifest in asked] == [(25, 25)]
-    assert (count_outgoing(shuffler.store, "rooms"), shuffler.refused_batches) == (25, {"rooms": "no"})
+    assert (count_outgoing(shuffler.store, "rooms"), shuffler.refused_batches) == (
+        25,
+        {"rooms": "no"},
+    )
 
 
-def test_too_small_a_crowd_is_dropped_after_hours_of_service_only(shuffler, monkeypatch):
+def test_too_small_a_crowd_is_dropped_after_hours_of_service_only(
+    shuffler, monkeypatch
+):
     """A campaign has ended for three hours: what waits is deleted after the grace period, whatever the clock says."""
     started(shuffler, 19, closes=NOW - timedelta(hours=3))
     now, steady, work, left = time.time(), clocks.steady(), Work(shuffler), []

@@ -34,7 +34,12 @@ def store(store):
 
 
 def upload(**changes):
-    values = {"campaign": "c", "key": os.urandom(16), "count": 1, "body": BODY} | changes
+    values = {
+        "campaign": "c",
+        "key": os.urandom(16),
+        "count": 1,
+        "body": BODY,
+    } | changes
     if "count" in changes and "body" not in changes:
         values["body"] = body_of(changes["count"])
     return Upload(**values)
@@ -46,7 +51,9 @@ def rows(store, table):
 
 def test_campaigns(store):
     store.create("b", MECHANISM, '{"labels": []}')
-    assert [(found.name, found.terms, found.closed) for found in store.campaigns().values()] == [
+    assert [
+        (found.name, found.terms, found.closed) for found in store.campaigns().values()
+    ] == [
         ("b", '{"labels": []}', False),
         ("c", "{}", False),
     ]
@@ -59,10 +66,14 @@ def test_campaigns(store):
     assert store.change(store.campaigns()["b"], closed=True)
     assert (store.campaigns()["b"].terms, store.campaigns()["b"].closed) == ("[]", True)
     gone = dataclasses.replace(known, name="none")
-    with pytest.raises(ValueError, match="name must be an existing campaign, got 'none'"):
+    with pytest.raises(
+        ValueError, match="name must be an existing campaign, got 'none'"
+    ):
         store.change(gone, terms="[]")
     for work in (store.fold, store.state, lambda name: store.issue(name, [b"t" * 32])):
-        with pytest.raises(ValueError, match="name must be an existing campaign, got 'none'"):
+        with pytest.raises(
+            ValueError, match="name must be an existing campaign, got 'none'"
+        ):
             work("none")
 
 
@@ -77,7 +88,10 @@ def test_an_upload_is_counted_once(store):
 
 
 def test_the_messages_of_a_batch_are_one_row_without_their_keys(store):
-    sent = [upload(body=MECHANISM.encode([0.1, 0.2, 0.3, 0.4], rng=rng).to_bytes()) for rng in range(20)]
+    sent = [
+        upload(body=MECHANISM.encode([0.1, 0.2, 0.3, 0.4], rng=rng).to_bytes())
+        for rng in range(20)
+    ]
     store.receive(sent)
     (row,) = rows(store, tables.uploads)
     assert row.messages == 20
@@ -93,7 +107,11 @@ def test_the_messages_of_a_batch_are_one_row_without_their_keys(store):
 def test_a_malformed_upload_is_refused_alone(store):
     token = os.urandom(32)
     store.issue("c", [token])
-    good, short, padded = upload(), upload(count=3, body=b"x"), upload(body=b"\xff\xff", token=token)
+    good, short, padded = (
+        upload(),
+        upload(count=3, body=b"x"),
+        upload(body=b"\xff\xff", token=token),
+    )
     again = upload(key=padded.key)  # the same key in the same batch, in order
     answers = store.receive([good, short, padded, again, upload()])
     assert [answers[0], *answers[3:]] == [1] * 3
@@ -118,7 +136,10 @@ def test_closed_and_unknown_campaigns(store):
     token = os.urandom(32)
     store.issue("c", [token])
     late = upload(late=True, token=token)
-    assert store.receive([late, upload(campaign="none")]) == [Refusal.CLOSED, Refusal.UNKNOWN]
+    assert store.receive([late, upload(campaign="none")]) == [
+        Refusal.CLOSED,
+        Refusal.UNKNOWN,
+    ]
     store.change(store.campaigns()["c"], closed=True)
     assert store.receive([upload(), before]) == [Refusal.CLOSED, 1]
     again = upload(key=before.key, late=True)
@@ -137,7 +158,10 @@ def test_a_token_pays_once_and_a_retry_needs_none(store):
     assert answers[0] == 1
     assert sorted(map(str, answers[1:])) == sorted(map(str, [1, Refusal.SPENT]))
     assert store.receive([paid]) == [1]
-    assert store.receive([upload(token=tokens[0]), upload(token=b"?" * 32)]) == [Refusal.SPENT] * 2
+    assert (
+        store.receive([upload(token=tokens[0]), upload(token=b"?" * 32)])
+        == [Refusal.SPENT] * 2
+    )
     counts = store.counts()["c"]
     assert (counts.received, counts.issued, counts.unspent) == (2, 3, 1)
     # A refused upload leaves nothing behind: it may come again with a good token.
@@ -228,7 +252,11 @@ def test_a_full_disk_of_postgresql_is_an_error_that_passes(postgres):
     with pytest.raises(DatabaseUnavailable, match="No space left on device"):
         store.receive([sent])
     assert store.counts()["c"].received == 0
-    store.write(lambda connection: connection.exec_driver_sql("DROP TRIGGER full_disk ON uploads"))
+    store.write(
+        lambda connection: connection.exec_driver_sql(
+            "DROP TRIGGER full_disk ON uploads"
+        )
+    )
     assert store.receive([sent]) == [1]
     store.close()
 
@@ -269,7 +297,9 @@ def submitted(*uploads):
 
     async def run():
         async with Inbox(writer) as inbox:
-            return await asyncio.gather(*map(inbox.submit, uploads), return_exceptions=True)
+            return await asyncio.gather(
+                *map(inbox.submit, uploads), return_exceptions=True
+            )
 
     return asyncio.run(run()), writer.batches
 

@@ -37,29 +37,58 @@ def test_an_anonymous_upload_carries_one_persons_messages(server):
     server.create("alone", MECHANISM)
     nobody = {"Authorization": None}
     many = server.send("alone", MECHANISM, packed(MECHANISM, 5), 5, headers=nobody)
-    assert (many.status_code, "Batches need a sender's token" in many.json()["detail"]) == (413, True)
-    assert server.send("alone", MECHANISM, packed(MECHANISM, 1), 1, headers=nobody).status_code == 200
+    assert (
+        many.status_code,
+        "Batches need a sender's token" in many.json()["detail"],
+    ) == (413, True)
+    assert (
+        server.send(
+            "alone", MECHANISM, packed(MECHANISM, 1), 1, headers=nobody
+        ).status_code
+        == 200
+    )
     several = sstq.FrameUnit(dim=6, epsilon=2.0, messages=3)
     server.create("three", several)
     X = np.zeros((1, 6))
-    assert server.send("three", several, several.encode(X).to_bytes(), 3, headers=nobody).status_code == 200
+    assert (
+        server.send(
+            "three", several, several.encode(X).to_bytes(), 3, headers=nobody
+        ).status_code
+        == 200
+    )
     two = several.encode(np.zeros((2, 6))).to_bytes()
     assert server.send("three", several, two, 6, headers=nobody).status_code == 413
-    content = {"name": "large", "mechanism": json.loads(MECHANISM.to_json()), "most_messages": 50}
+    content = {
+        "name": "large",
+        "mechanism": json.loads(MECHANISM.to_json()),
+        "most_messages": 50,
+    }
     assert server.administer("POST", "/v1/campaigns", json=content).status_code == 422
 
 
 @pytest.mark.slow
 def test_a_senders_token_has_a_quota_of_people(server):
     server.create("batches", MECHANISM)
-    made = server.administer("POST", "/v1/campaigns/batches/senders", json={"people": 7}).json()
+    made = server.administer(
+        "POST", "/v1/campaigns/batches/senders", json={"people": 7}
+    ).json()
     assert made["people"] == 7
     token, body = made["send_token"], packed(MECHANISM, 5)
     for _ in range(2):  # a retry costs nothing
-        assert server.send("batches", MECHANISM, body, 5, token=token, key="4f" * 16).status_code == 200
+        assert (
+            server.send(
+                "batches", MECHANISM, body, 5, token=token, key="4f" * 16
+            ).status_code
+            == 200
+        )
     beyond = server.send("batches", MECHANISM, body, 5, token=token)
     assert (beyond.status_code, "quota" in beyond.json()["detail"]) == (403, True)
-    assert server.send("batches", MECHANISM, packed(MECHANISM, 2), 2, token=token).status_code == 200
+    assert (
+        server.send(
+            "batches", MECHANISM, packed(MECHANISM, 2), 2, token=token
+        ).status_code
+        == 200
+    )
     assert server.send("batches", MECHANISM, body, 5, token="x" * 32).status_code == 403
     assert server.status("batches")["received"] == 7
 
@@ -102,7 +131,16 @@ def test_steps_grow_with_the_campaign_and_less_than_one_stays_with_the_owner(sto
         store.create(name, MECHANISM, "{}")
         found = []
         for number, count in enumerate(counts):
-            store.receive([Upload(name, bytes([number]) * 16, count, packed(MECHANISM, count, number))])
+            store.receive(
+                [
+                    Upload(
+                        name,
+                        bytes([number]) * 16,
+                        count,
+                        packed(MECHANISM, count, number),
+                    )
+                ]
+            )
             store.fold(name)
             results.refresh(store, Campaign(name, MECHANISM), release_every=every)
             found.append(results.covered(store, "public").get(name, 0))
@@ -112,10 +150,16 @@ def test_steps_grow_with_the_campaign_and_less_than_one_stays_with_the_owner(sto
     seen = released("grows", [2000, *[20] * 20], 30)
     steps = sorted(set(seen[:-1]))
     assert steps[0] == 2000
-    assert (np.diff(steps) >= 0.02 * np.array(steps[1:])).all()  # 40 messages and more, not 30
+    # 40 messages and more, not 30
+    assert (np.diff(steps) >= 0.02 * np.array(steps[1:])).all()
     assert len(steps) > 6
     assert results.covered(store)["grows"] == 2400
-    assert [point for point, _ in results.progress(store, Campaign("grows", MECHANISM))["measured"]] == [2000, 2300]
+    assert [
+        point
+        for point, _ in results.progress(store, Campaign("grows", MECHANISM))[
+            "measured"
+        ]
+    ] == [2000, 2300]
     # At the end a smaller step is enough for what remains, but never less than was promised.
     assert released("ends", [2000, 30], 30) == [2000, 2000, 2030]
     assert released("rests", [2000, 29], 30) == [2000, 2000, 2000]
@@ -139,7 +183,9 @@ def test_who_reads_too_fast_waits_and_others_do_not(tmp_path):
         answers = [strict.http.get("/v1/key").status_code for _ in range(4)]
         assert (answers[-1], time.monotonic() - begun > 0.9) == (429, True)
         assert strict.http.get("/health").status_code == 200
-        assert strict.send("open", MECHANISM, packed(MECHANISM, 1), 1).status_code == 200
+        assert (
+            strict.send("open", MECHANISM, packed(MECHANISM, 1), 1).status_code == 200
+        )
         with strict.connect("127.0.0.10") as other:
             other.sendall(b"GET /v1/key HTTP/1.1\r\nHost: a\r\n\r\n")
             assert other.recv(100).startswith(b"HTTP/1.1 200 ")
@@ -156,8 +202,18 @@ def test_a_large_answer_is_charged_before_it_is_sent():
         owed.append(limits.take("127.0.0.1"))
 
     limits = AddressLimits(1.0, 400)
-    where = {"method": "GET", "path": "/v1/a", "scheme": "http", "client": ("127.0.0.1", 1), "headers": []}
-    asyncio.run(Guard(app, limits, BodyShares())({"type": "http", **where}, AsyncMock(), AsyncMock()))
+    where = {
+        "method": "GET",
+        "path": "/v1/a",
+        "scheme": "http",
+        "client": ("127.0.0.1", 1),
+        "headers": [],
+    }
+    asyncio.run(
+        Guard(app, limits, BodyShares())(
+            {"type": "http", **where}, AsyncMock(), AsyncMock()
+        )
+    )
     assert owed[0] > 100
 
 
@@ -196,7 +252,8 @@ def test_a_clock_that_jumps_is_not_followed_until_it_has_lasted(monkeypatch):
     assert at(1e9 + 864000, 70) == pytest.approx(1e9 + 69)  # 10 days ahead
     assert at(1e9 + 80, 81) == 1e9 + 80  # and back
     assert at(1e9 + 864000, 100) == pytest.approx(1e9 + 99)
-    assert at(1e9 + 864000 + 3700, 3800) == 1e9 + 864000 + 3700  # it stays: it was right
+    # it stays: it was right
+    assert at(1e9 + 864000 + 3700, 3800) == 1e9 + 864000 + 3700
 
 
 def test_many_small_steps_of_a_clock_are_a_jump(monkeypatch):
@@ -217,11 +274,15 @@ def started(path, closes):
     """A shuffler, and a campaign that closes then."""
     entry = Mock(is_stage=False)
     entry.campaign.closes = datetime.fromtimestamp(closes, UTC)
-    settings = ShufflerSettings(f"sqlite:///{path}/s.sqlite3", ADMINISTRATOR, collector="http://127.0.0.1:1")
+    settings = ShufflerSettings(
+        f"sqlite:///{path}/s.sqlite3", ADMINISTRATOR, collector="http://127.0.0.1:1"
+    )
     return Shuffler(settings), entry
 
 
-def test_a_shuffler_that_starts_again_with_a_clock_three_hours_ahead_ends_no_campaign(tmp_path, monkeypatch):
+def test_a_shuffler_that_starts_again_with_a_clock_three_hours_ahead_ends_no_campaign(
+    tmp_path, monkeypatch
+):
     """The witness is the machine's steady clock, as while running: whoever waits is neither dropped nor forwarded."""
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now)
@@ -243,7 +304,9 @@ def test_a_shuffler_that_starts_again_with_a_clock_three_hours_ahead_ends_no_cam
     again.store.close()
 
 
-def test_a_shuffler_that_starts_with_a_wrong_clock_ends_no_campaign(tmp_path, monkeypatch):
+def test_a_shuffler_that_starts_with_a_wrong_clock_ends_no_campaign(
+    tmp_path, monkeypatch
+):
     """The machine was started again: nothing but its clock knows the time."""
     now, ahead = time.time(), 0.0
     monkeypatch.setattr(time, "time", lambda: now + ahead)
@@ -272,7 +335,9 @@ def test_a_wrong_clock_at_the_start_deletes_nothing(tmp_path, monkeypatch):
     first = Collector(settings)
     closes = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now + 3 * 86400))
     terms = {"senders": "single-use", "closes": closes}
-    first.save(Campaign.from_dict({"name": "c", "mechanism": MECHANISM} | terms), OwnTerms())
+    first.save(
+        Campaign.from_dict({"name": "c", "mechanism": MECHANISM} | terms), OwnTerms()
+    )
     first.store.issue("c", [b"t" * 32, b"u" * 32])
     sent = Upload("c", b"k" * 16, 1, packed(MECHANISM, 1), b"t" * 32)
     assert first.store.receive([sent]) == [1]
@@ -290,6 +355,10 @@ def test_a_wrong_clock_at_the_start_deletes_nothing(tmp_path, monkeypatch):
     again.purge()
     assert again.store.receive([sent]) == [1]
     assert again.store.counts()["c"].received == 1
-    assert again.store.receive([Upload("c", b"l" * 16, 1, packed(MECHANISM, 1), b"u" * 32)]) == [1]
-    assert again.store.receive([Upload("c", b"m" * 16, 1, packed(MECHANISM, 1), b"t" * 32)]) == [Refusal.SPENT]
+    assert again.store.receive(
+        [Upload("c", b"l" * 16, 1, packed(MECHANISM, 1), b"u" * 32)]
+    ) == [1]
+    assert again.store.receive(
+        [Upload("c", b"m" * 16, 1, packed(MECHANISM, 1), b"t" * 32)]
+    ) == [Refusal.SPENT]
     again.store.close()

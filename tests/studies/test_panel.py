@@ -8,17 +8,29 @@ from sstq.studies import Panel, PeriodQuestion, Study, answer, draw_turn, is_tur
 from sstq.studies.smoothing import smooth
 from sstq.testing import check_study
 
-SURVEY = {"os": sstq.Choice(["a", "b"]), "age": sstq.Number(0, 100, bins=4), "v": sstq.Vector(3)}
+SURVEY = {
+    "os": sstq.Choice(["a", "b"]),
+    "age": sstq.Number(0, 100, bins=4),
+    "v": sstq.Vector(3),
+}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "mechanism",
-    [sstq.Survey(3.0, SURVEY, people=100), sstq.Frequencies(5, 3.0), sstq.FrameUnit(2, 3.0, clip=2.0)],
+    [
+        sstq.Survey(3.0, SURVEY, people=100),
+        sstq.Frequencies(5, 3.0),
+        sstq.FrameUnit(2, 3.0, clip=2.0),
+    ],
     ids=lambda mechanism: mechanism.name,
 )
 def test_the_contract(mechanism, seed):
-    records = [{"os": "a", "age": 30, "v": [1, 2, 3]}, {"os": 7, "age": "x", "v": "y"}, {"v": [1], "age": [[]]}]
+    records = [
+        {"os": "a", "age": 30, "v": [1, 2, 3]},
+        {"os": 7, "age": "x", "v": "y"},
+        {"v": [1], "age": [[]]},
+    ]
     people = [*records * 6, *range(-1, 6), *[[0.1, 5.0], [1e300, 0]] * 15]
     check_study(lambda: Panel(mechanism, periods=3), people, seed)
 
@@ -36,7 +48,11 @@ def test_devices_draw_their_period_among_those_left():
     back = Panel(sstq.Frequencies(2, 1.0), periods=4, late="answer")
     back.question(10)
     back.learn([])
-    assert [is_turn(back.question(10), turn) for turn in (1, 2, 3)] == [True, True, False]
+    assert [is_turn(back.question(10), turn) for turn in (1, 2, 3)] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def scene(name, rng, periods=52):
@@ -57,7 +73,14 @@ def scene(name, rng, periods=52):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "most"),
-    [("constant", 1), ("drift", 1.15), ("slope", 1.7), ("season", 1.9), ("small step", 1.5), ("step", 1.7)],
+    [
+        ("constant", 1),
+        ("drift", 1.15),
+        ("slope", 1.7),
+        ("season", 1.9),
+        ("small step", 1.5),
+        ("step", 1.7),
+    ],
 )
 def test_bands_hold_and_errors_are_small(name, most, seed):
     """40 curves with an error of 4.4 points per week. Coverages are above 0.95 (60 curves), their errors below 0.02."""
@@ -80,7 +103,9 @@ def test_bands_hold_next_to_jumps(seed):
         truth = np.where(np.arange(52) >= at, 0.044, 0.0)
         curve = smooth(truth + rng.normal(0, 0.044, 52), np.full(52, 0.044))
         near = slice(at - 2, at + 3)
-        held.append(np.mean(np.abs(curve.value - truth)[near] < 1.96 * curve.stderr[near]))
+        held.append(
+            np.mean(np.abs(curve.value - truth)[near] < 1.96 * curve.stderr[near])
+        )
     assert np.mean(held) > 0.83
 
 
@@ -108,21 +133,29 @@ def test_the_smoother_is_that_of_a_dense_gaussian():
     np.testing.assert_allclose(spread[:, 0], np.diagonal(np.linalg.inv(precision)))
     # The likelihood of all values but the first, given that one.
     walk = np.concatenate([[0], np.cumsum(steps)])
-    covariance = walk[np.minimum.outer(np.arange(12), np.arange(12))][1:, 1:] + np.eye(11) + 1
+    covariance = (
+        walk[np.minimum.outer(np.arange(12), np.arange(12))][1:, 1:] + np.eye(11) + 1
+    )
     off = y[1:] - y[0]
-    expected = -0.5 * (np.linalg.slogdet(covariance)[1] + off @ np.linalg.solve(covariance, off))
+    expected = -0.5 * (
+        np.linalg.slogdet(covariance)[1] + off @ np.linalg.solve(covariance, off)
+    )
     np.testing.assert_allclose(fit[0], expected)
 
 
 def test_a_jump_is_told_with_its_week(seed):
     rng = np.random.default_rng(seed)
     weeks = [rng.random(6000) < (0.2 if week < 23 else 0.5) for week in range(1, 53)]
-    result = Panel(sstq.Frequencies(2, 2.0)).simulate([week.astype(int) for week in weeks], seed)
+    result = Panel(sstq.Frequencies(2, 2.0)).simulate(
+        [week.astype(int) for week in weeks], seed
+    )
     changed = result.curve(item=1).changed
     assert changed.startswith("changed at week 2")
     assert changed.endswith("%)")
     flat = [(rng.random(6000) < 0.2).astype(int) for _ in range(52)]
-    assert Panel(sstq.Frequencies(2, 2.0)).simulate(flat, seed).curve(item=1).changed == ""
+    assert (
+        Panel(sstq.Frequencies(2, 2.0)).simulate(flat, seed).curve(item=1).changed == ""
+    )
 
 
 @pytest.mark.slow
@@ -133,17 +166,25 @@ def test_surveys_have_shares_quantiles_and_means(seed):
         ages = rng.normal(30 + 3 * month, 10, 12_000).clip(0, 100)
         os = np.where(rng.random(12_000) < 0.3, "a", "b").astype(object)
         os[:3000] = None
-        months.append([{"os": a, "age": b, "v": [0.5, 0, 0]} for a, b in zip(os, ages, strict=True)])
+        months.append(
+            [
+                {"os": a, "age": b, "v": [0.5, 0, 0]}
+                for a, b in zip(os, ages, strict=True)
+            ]
+        )
     survey = sstq.Survey(4.0, SURVEY, people=12_000)
     result = Panel(survey, periods=6, period="month").simulate(months, seed)
     share = result.curve("os", "a")
     # A quarter has no answer; the share is of those who have one. 6 errors fail falsely once in 1e8.
     assert np.all(np.abs(share.value - 0.3) < 6 * share.smoothed.stderr)
     assert np.all(
-        np.abs(result.curve("os", "no answer").value - 0.25) < 6 * result.curve("os", "no answer").smoothed.stderr
+        np.abs(result.curve("os", "no answer").value - 0.25)
+        < 6 * result.curve("os", "no answer").smoothed.stderr
     )
     mean = result.curve("age", "mean")
-    assert np.all(np.abs(mean.value - (30 + 3 * np.arange(6))) < 6 * mean.smoothed.stderr + 12.5)
+    assert np.all(
+        np.abs(mean.value - (30 + 3 * np.arange(6))) < 6 * mean.smoothed.stderr + 12.5
+    )
     assert ("age", "quantile 0.5") in result.curves
     assert result.curve("v", "0").value.shape == (6,)
     frame = result.to_frame()
@@ -153,7 +194,9 @@ def test_surveys_have_shares_quantiles_and_means(seed):
         "month",
         *("raw", "raw_stderr", "value", "stderr", "low", "high"),
     ]
-    with pytest.raises(KeyError, match="item of 'os' must be one of 'a', 'b', 'no answer', got 'c'"):
+    with pytest.raises(
+        KeyError, match="item of 'os' must be one of 'a', 'b', 'no answer', got 'c'"
+    ):
         result.curve("os", "c")
 
 
@@ -186,6 +229,12 @@ def test_bad_options(options, problem):
 def test_documents_out_of_bounds_are_refused():
     panel = Panel(sstq.Frequencies(2, 1.0), periods=3)
     data = json.loads(panel.question(10))
-    for wrong in ({"number": 4}, {"number": 0}, {"periods": 10**6}, {"late": "x"}, {"period": "w" * 41}):
+    for wrong in (
+        {"number": 4},
+        {"number": 0},
+        {"periods": 10**6},
+        {"late": "x"},
+        {"period": "w" * 41},
+    ):
         with pytest.raises(ValueError, match="must be"):
             PeriodQuestion.from_dict(data | wrong)

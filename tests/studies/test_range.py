@@ -6,7 +6,15 @@ import pytest
 
 import sstq
 from sstq.studies import BoundsResult, NormQuestion, Range, StudyPlan, VectorQuestion
-from sstq.studies.bins import BINS, EDGES, best_clip, beyond, bin_of, excess, read_histogram
+from sstq.studies.bins import (
+    BINS,
+    EDGES,
+    best_clip,
+    beyond,
+    bin_of,
+    excess,
+    read_histogram,
+)
 from sstq.studies.columns import _likely_ends
 from sstq.testing import check_study
 
@@ -28,24 +36,41 @@ def test_the_contract(seed):
 @pytest.mark.slow
 def test_the_contract_of_columns(seed):
     rng = np.random.default_rng(seed)
-    people = [{"a": a, "b": b} for a, b in rng.normal([5, 0], [1, 100], (50, 2))] + [{"a": "x"}, {}, None, {"b": NAN}]
+    people = [{"a": a, "b": b} for a, b in rng.normal([5, 0], [1, 100], (50, 2))] + [
+        {"a": "x"},
+        {},
+        None,
+        {"b": NAN},
+    ]
     check_study(lambda: Range(columns=["a", "b"], epsilon=4.0), people, seed)
 
 
 def test_bins_are_of_one_ratio_and_hold_everything():
-    assert bin_of(np.array([0.0, 1e-300, EDGES[0], EDGES[7] * 1.01, 1e9, 1e300, math.inf, NAN])).tolist() == [
+    assert bin_of(
+        np.array([0.0, 1e-300, EDGES[0], EDGES[7] * 1.01, 1e9, 1e300, math.inf, NAN])
+    ).tolist() == [
         *(0, 0, 0, 7),
         *(BINS - 1, BINS - 1, BINS - 1, 0),
     ]
-    np.testing.assert_allclose(EDGES[1:] / EDGES[:-1], (EDGES[-1] / EDGES[0]) ** (1 / BINS))
+    np.testing.assert_allclose(
+        EDGES[1:] / EDGES[:-1], (EDGES[-1] / EDGES[0]) ** (1 / BINS)
+    )
 
 
 def test_what_clipping_may_cost():
     likely = np.zeros(BINS)
     likely[100], likely[130] = 0.75, 0.25
-    assert beyond(likely)[[0, 100, 101, 130, 131]].tolist() == [1.0, 1.0, 0.25, 0.25, 0.0]
+    assert beyond(likely)[[0, 100, 101, 130, 131]].tolist() == [
+        1.0,
+        1.0,
+        0.25,
+        0.25,
+        0.0,
+    ]
     # Clipping at the end of the first bin loses at most a quarter of the rest's distance.
-    assert math.isclose(excess(likely)[101], 0.25 * ((EDGES[130] + EDGES[131]) / 2 - EDGES[101]))
+    assert math.isclose(
+        excess(likely)[101], 0.25 * ((EDGES[130] + EDGES[131]) / 2 - EDGES[101])
+    )
     assert best_clip(likely, 0.0, 1.0) == EDGES[131]
     assert best_clip(likely, 1e30, 1.0) == EDGES[0]
 
@@ -59,8 +84,12 @@ def test_no_study_of_a_thousand_is_ruined_by_a_false_bin(epsilon, seed):
     """
     rng, people = np.random.default_rng(seed), 3000
     rates = sstq.Frequencies(BINS, epsilon).sets.rates
-    held = np.bincount(bin_of(np.linalg.norm(gauss(rng, people, 20), axis=1)), minlength=BINS)
-    hits = rng.binomial(held, rates.own, (1000, BINS)) + rng.binomial(people - held, rates.other, (1000, BINS))
+    held = np.bincount(
+        bin_of(np.linalg.norm(gauss(rng, people, 20), axis=1)), minlength=BINS
+    )
+    hits = rng.binomial(held, rates.own, (1000, BINS)) + rng.binomial(
+        people - held, rates.other, (1000, BINS)
+    )
     error = math.sqrt(rates.variance_at(0.0) / people)
     for each in hits:
         chosen = read_histogram((each / people - rates.other) / rates.gap, error)[1]
@@ -72,7 +101,11 @@ def test_the_mean_needs_no_known_range(scale, seed):
     """An offset of five times the spread: the centre is subtracted, so the error is below half of a known clip's."""
     vectors = gauss(np.random.default_rng(seed), 30_000, 20, offset=5.0, scale=scale)
     found = Range(20, 3.0).simulate(vectors, seed)
-    known = sstq.FrameUnit(20, 3.0, clip=5.5 * scale, clients=30_000).typical_error(30_000).total
+    known = (
+        sstq.FrameUnit(20, 3.0, clip=5.5 * scale, clients=30_000)
+        .typical_error(30_000)
+        .total
+    )
     error = np.linalg.norm(found.mean - vectors.mean(axis=0))
     assert error < 0.5 * math.sqrt(known)
     assert error < found.region(0.999).radius < 10 * math.sqrt(known)
@@ -85,10 +118,14 @@ def test_without_an_offset_both_cohorts_count(seed):
     vectors = gauss(np.random.default_rng(seed), 30_000, 20)
     study = Range(20, 3.0)
     found = study.simulate(vectors, seed)
-    known = sstq.FrameUnit(20, 3.0, clip=1.0, clients=30_000).typical_error(30_000).total
+    known = (
+        sstq.FrameUnit(20, 3.0, clip=1.0, clients=30_000).typical_error(30_000).total
+    )
     assert np.linalg.norm(found.mean - vectors.mean(axis=0)) < 2 * math.sqrt(known)
     assert not found.centre.any()
-    assert np.all(np.abs(found.mean - vectors.mean(axis=0)) < found.region(0.999).half_width)
+    assert np.all(
+        np.abs(found.mean - vectors.mean(axis=0)) < found.region(0.999).half_width
+    )
     assert list(found.to_frame().columns) == ["mean", "stderr", "half_width"]
 
 
@@ -110,17 +147,28 @@ def test_devices_subtract_the_centre_and_clip():
     values = [[3.0, 4.0], [4.0, 4.0], [NAN, 1.0], "x", [1.0], None]
     assert norm.held(values).tolist() == [0, 120, *[bin_of(np.array([5.0]))[0]] * 4]
     vector = VectorQuestion(**document, mechanism=sstq.FrameUnit(2, 3.0, clip=1.0))
-    np.testing.assert_allclose(vector.held(values)[:4], [[0, 0], [1, 0], [-0.6, -0.8], [-0.6, -0.8]])
+    np.testing.assert_allclose(
+        vector.held(values)[:4], [[0, 0], [1, 0], [-0.6, -0.8], [-0.6, -0.8]]
+    )
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"centre": [1.0]}, {"centre": [NAN, 1.0]}, {"centre": [1e101, 1.0]}, {"dim": 3}, {"centre": "ab"}],
+    [
+        {"centre": [1.0]},
+        {"centre": [NAN, 1.0]},
+        {"centre": [1e101, 1.0]},
+        {"dim": 3},
+        {"centre": "ab"},
+    ],
 )
 def test_documents_out_of_bounds_are_refused(wrong):
     study = Range(2, 3.0)
     study.question(10)
-    data = study.asked.to_dict() | {"mechanism": json.loads(sstq.FrameUnit(2, 3.0).to_json()), "kind": "vector"}
+    data = study.asked.to_dict() | {
+        "mechanism": json.loads(sstq.FrameUnit(2, 3.0).to_json()),
+        "kind": "vector",
+    }
     VectorQuestion.from_dict(data)
     with pytest.raises(ValueError, match="must be"):
         VectorQuestion.from_dict(data | wrong)
@@ -133,7 +181,9 @@ def test_bounds_of_columns(seed):
         "income": rng.lognormal(10, 1, 40_000),
         "t": rng.normal(0, 1e-4, 40_000),
     }
-    people = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+    people = [
+        dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)
+    ]
     found = Range(columns=list(table), epsilon=4.0).simulate(people, seed)
     assert isinstance(found, BoundsResult)
     for name, values in table.items():
@@ -144,11 +194,20 @@ def test_bounds_of_columns(seed):
         assert abs(found.beyond[name] - left) < 6 * found.stderr[name]
         spread = np.quantile(values, 0.995) - np.quantile(values, 0.005)
         assert high - low < 12 * spread
-    assert list(found.to_frame().columns) == ["column", "low", "high", "beyond", "stderr"]
+    assert list(found.to_frame().columns) == [
+        "column",
+        "low",
+        "high",
+        "beyond",
+        "stderr",
+    ]
     assert isinstance(Range(columns=["a"], epsilon=1.0).plan(10), StudyPlan)
 
 
-@pytest.mark.parametrize("options", [{"columns": []}, {"columns": ["a", "a"]}, {"columns": [1]}, {"columns": None}])
+@pytest.mark.parametrize(
+    "options",
+    [{"columns": []}, {"columns": ["a", "a"]}, {"columns": [1]}, {"columns": None}],
+)
 def test_bad_columns(options):
     with pytest.raises((ValueError, TypeError)):
         Range(epsilon=1.0, **options)
@@ -161,6 +220,8 @@ def test_a_seed_gives_the_same_simulation(seed):
 
 
 def test_the_ends_of_very_few_people_do_not_cross():
-    shares = np.array([-1.24, 3.64, -2.64, -1.32, 1.87, 0.1, 4.0, 0.38, -1.27, -0.76, -2.18])
+    shares = np.array(
+        [-1.24, 3.64, -2.64, -1.32, 1.87, 0.1, 4.0, 0.38, -1.27, -0.76, -2.18]
+    )
     first, end = _likely_ends(shares, 0.5)
     assert first < end

@@ -10,19 +10,31 @@ from sstq.studies import Question, Study, Words, WordsResult, answer
 from sstq.studies.spelling import LETTERS, Spelling
 from sstq.testing import check_study
 
-PEOPLE = ["the"] * 40 + ["und"] * 30 + ["Zürich", "東京", "", "e\u0301t\u00e9", "a" * 300, None, 3, "\ud800"] * 5
+PEOPLE = (
+    ["the"] * 40
+    + ["und"] * 30
+    + ["Zürich", "東京", "", "e\u0301t\u00e9", "a" * 300, None, 3, "\ud800"] * 5
+)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "options", [{}, {"candidates": ["the", "Zürich", "never"]}, {"trust": "shuffler", "epsilon": 1}]
+    "options",
+    [
+        {},
+        {"candidates": ["the", "Zürich", "never"]},
+        {"trust": "shuffler", "epsilon": 1},
+    ],
 )
 def test_the_contract(options, seed):
     given = {"epsilon": 3.0, "longest": 5, "alphabet": "theun"} | options
     check_study(lambda: Words(**given), PEOPLE, seed)
 
 
-@pytest.mark.parametrize("spelling", [Spelling(), Spelling("abc0189.-", "keep"), Spelling("", "keep"), Spelling("äöü")])
+@pytest.mark.parametrize(
+    "spelling",
+    [Spelling(), Spelling("abc0189.-", "keep"), Spelling("", "keep"), Spelling("äöü")],
+)
 def test_every_string_is_spelled_in_one_way(spelling):
     strings = ["", "a", "abc", "Tee-0", "été", "Straße", "東京", "👩‍💻", "\0", "é" * 9]
     rows = set()
@@ -49,7 +61,12 @@ def test_rows_that_spell_nothing():
 def test_normalisation_is_as_documented():
     assert Spelling().normalised("E\u0301TÉ") == "été"
     assert Spelling(case="keep").normalised("E\u0301t") == "Ét"
-    assert Spelling().normalised(5) is Spelling().normalised(None) is Spelling().normalised("a\udc00") is None
+    assert (
+        Spelling().normalised(5)
+        is Spelling().normalised(None)
+        is Spelling().normalised("a\udc00")
+        is None
+    )
 
 
 def test_categories_are_words_prefixes_and_the_rest():
@@ -59,8 +76,12 @@ def test_categories_are_words_prefixes_and_the_rest():
     size = first.spelling.size
     assert first.mechanism.categories == 2 + 2 * size**3 + 1
     other = first.mechanism.categories - 1
-    held = first.held(["coffee", "COFFEE", "something very long", "tea", "t", "", 5, "\ud800"]).tolist()
-    tea, t, nothing = (2 + size**3 + number for number in ((20 * size + 5) * size + 1, 20 * size**2, 0))
+    held = first.held(
+        ["coffee", "COFFEE", "something very long", "tea", "t", "", 5, "\ud800"]
+    ).tolist()
+    tea, t, nothing = (
+        2 + size**3 + number for number in ((20 * size + 5) * size + 1, 20 * size**2, 0)
+    )
     assert held == [0, 0, 1, tea, t, nothing, other, other]
     assert first.symbols_of(tea) == ((20, 5, 1), True)
     assert first.symbols_of(tea - size**3) == ((20, 5, 1), False)
@@ -68,18 +89,31 @@ def test_categories_are_words_prefixes_and_the_rest():
     later = Question.from_dict(
         first.to_dict()
         | {"words": ["tea"], "prefixes": [[20, 5, 1]], "step": 2}
-        | {"mechanism": json.loads(sstq.Frequencies(1 + 2 * size**2 + 1, 2.0).to_json())}
+        | {
+            "mechanism": json.loads(
+                sstq.Frequencies(1 + 2 * size**2 + 1, 2.0).to_json()
+            )
+        }
     )
     held = later.held(["tea", "teapot", "tear", "team", "te", "coffee"]).tolist()
     ends, other = 1 + size**2, 2 * size**2 + 1
-    assert held == [0, 1 + 16 * size + 15, ends + 18 * size, ends + 13 * size, other, other]
+    assert held == [
+        0,
+        1 + 16 * size + 15,
+        ends + 18 * size,
+        ends + 13 * size,
+        other,
+        other,
+    ]
 
 
 def test_found_strings_and_their_shares(seed):
     rng = np.random.default_rng(seed)
     shares = {"tea": 0.3, "coffee": 0.25, "東京": 0.2, "water with ice": 0.15}
     rare = [f"w{i}" for i in range(1000)]
-    people = rng.choice([*shares, *rare], 60_000, p=[*shares.values(), *[0.1 / 1000] * 1000])
+    people = rng.choice(
+        [*shares, *rare], 60_000, p=[*shares.values(), *[0.1 / 1000] * 1000]
+    )
     found = Words(4.0, alphabet=LETTERS + " ").simulate(people, seed)
     # At ε = 4 the last cohort has above 1,000 people: a share of 15 % is 17 errors. "東京" has 12 symbols.
     assert set(found.words) == set(shares)
@@ -102,20 +136,43 @@ def test_chances_of_rare_hits_are_those_of_the_binomial():
     """The threshold of one string among 40,000 that are asked about, at one hit of 3,000 messages."""
     people, own, other = 100_000, 0.5, 1 / 3000
     # Of two groups the second gets a third.
-    least = next(hits for hits in range(1000) if bdtrc(hits - 1, people, other) < 0.01 / 40_000 / 3)
+    least = next(
+        hits
+        for hits in range(1000)
+        if bdtrc(hits - 1, people, other) < 0.01 / 40_000 / 3
+    )
     listed = []
     for hits in range(least - 10, least + 11):
-        cohort = {"people": people, "rates": [own, other], "tested": 40_000, "words": ["a"], "hits": [hits]}
+        cohort = {
+            "people": people,
+            "rates": [own, other],
+            "tested": 40_000,
+            "words": ["a"],
+            "hits": [hits],
+        }
         if WordsResult.from_cohorts([cohort], 0, 8.0, 0.01).words:
             listed.append(hits)
-    assert least <= listed[0] <= least + 3  # never below what chance allows; the normal one is 8 below
+    # never below what chance allows; the normal one is 8 below
+    assert least <= listed[0] <= least + 3
     assert listed == list(range(listed[0], least + 11))
 
 
 def test_pooled_shares_and_errors():
     cohorts = [
-        {"people": 1000, "rates": [0.5, 0.1], "tested": 50, "words": ["b"], "hits": [300]},
-        {"people": 3000, "rates": [0.5, 0.1], "tested": 50, "words": ["b", "a"], "hits": [900, 700]},
+        {
+            "people": 1000,
+            "rates": [0.5, 0.1],
+            "tested": 50,
+            "words": ["b"],
+            "hits": [300],
+        },
+        {
+            "people": 3000,
+            "rates": [0.5, 0.1],
+            "tested": 50,
+            "words": ["b", "a"],
+            "hits": [900, 700],
+        },
     ]
     found = WordsResult.from_cohorts(cohorts, 0, 2.0, 0.01)
     assert found.words == ("b", "a")
@@ -157,7 +214,10 @@ def test_behind_a_shuffler_all_must_have_answered():
     study = Words(1.0, longest=3, trust="shuffler")
     study.question(1000)
     assert study.asked.mechanism.epsilon > 2
-    with pytest.raises(ValueError, match="messages must be those of 1000 people, for whom the ε is, got 999"):
+    with pytest.raises(
+        ValueError,
+        match="messages must be those of 1000 people, for whom the ε is, got 999",
+    ):
         study.learn(study.asked.encode(["a"] * 999))
     study.learn(study.asked.encode(["a"] * 1000))
 

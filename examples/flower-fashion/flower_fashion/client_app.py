@@ -28,6 +28,12 @@ def train(message: Message, context: Context) -> Message:
     """Train the model that the server sent on the examples of this node."""
     config, node = context.run_config, context.node_config
     examples = task.node_examples(config, node)
-    seed = [int(config["seed"]), int(node["partition-id"]), int(message.content["config"]["server-round"])]
-    arrays = task.network(config).fit(message.content.array_records["arrays"], examples, config, seed)
+    seed = [
+        int(config["seed"]),
+        int(node["partition-id"]),
+        int(message.content["config"]["server-round"]),
+    ]
+    arrays = task.network(config).fit(
+        message.content.array_records["arrays"], examples, config, seed
+    )
     return Message(RecordDict({"arrays": arrays}), reply_to=message)

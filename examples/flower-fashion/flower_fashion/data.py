@@ -28,7 +28,9 @@ def load(name: str) -> tuple[Examples, Examples]:
 
         pixels, labels = load_digits(return_X_y=True)
         images, cut = (pixels / 16).astype(np.float32), DIGITS_FOR_TRAINING
-        return Examples(images[:cut], labels[:cut]), Examples(images[cut:], labels[cut:])
+        return Examples(images[:cut], labels[:cut]), Examples(
+            images[cut:], labels[cut:]
+        )
     if name != "fashion-mnist":
         raise ValueError(f"dataset must be 'digits' or 'fashion-mnist', got {name!r}")
     folder = Path(os.environ.get("FASHION_MNIST", DEBIAN))
@@ -37,7 +39,10 @@ def load(name: str) -> tuple[Examples, Examples]:
 
 def _read(folder: Path, stem: str) -> Examples:
     pixels = _bytes(folder / f"{stem}-images-idx3-ubyte.gz")[16:].reshape(-1, 784)
-    return Examples(pixels / np.float32(255), _bytes(folder / f"{stem}-labels-idx1-ubyte.gz")[8:].astype(np.int64))
+    return Examples(
+        pixels / np.float32(255),
+        _bytes(folder / f"{stem}-labels-idx1-ubyte.gz")[8:].astype(np.int64),
+    )
 
 
 def _bytes(path: Path) -> NDArray[np.uint8]:

@@ -28,15 +28,31 @@ class NumpyNetwork:
     def initial(self, seed: int) -> ArrayRecord:
         """The parameters to start from: He's weights and biases of zero."""
         rng = np.random.default_rng(seed)
-        first = rng.standard_normal(self.inputs * self.hidden) * (2 / self.inputs) ** 0.5
-        second = rng.standard_normal(self.hidden * self.classes) * (2 / self.hidden) ** 0.5
-        return _record(np.concatenate([first, np.zeros(self.hidden), second, np.zeros(self.classes)]))
+        first = (
+            rng.standard_normal(self.inputs * self.hidden) * (2 / self.inputs) ** 0.5
+        )
+        second = (
+            rng.standard_normal(self.hidden * self.classes) * (2 / self.hidden) ** 0.5
+        )
+        return _record(
+            np.concatenate(
+                [first, np.zeros(self.hidden), second, np.zeros(self.classes)]
+            )
+        )
 
-    def fit(self, arrays: ArrayRecord, examples: Examples, config: Mapping[str, Any], seed: list[int]) -> ArrayRecord:
+    def fit(
+        self,
+        arrays: ArrayRecord,
+        examples: Examples,
+        config: Mapping[str, Any],
+        seed: list[int],
+    ) -> ArrayRecord:
         """The parameters after a few steps of gradient descent."""
         parameters = _vector(arrays).copy()
         for batch in batches(examples, config, seed):
-            parameters -= np.float32(config["local-rate"]) * self._gradient(parameters, batch)
+            parameters -= np.float32(config["local-rate"]) * self._gradient(
+                parameters, batch
+            )
         return _record(parameters)
 
     def evaluate(self, arrays: ArrayRecord, examples: Examples) -> Evaluation:
@@ -44,12 +60,21 @@ class NumpyNetwork:
         _, shares = self._forward(_vector(arrays), examples.images)
         right = shares[np.arange(len(shares)), examples.labels]
         accuracy = np.mean(shares.argmax(axis=1) == examples.labels)
-        return Evaluation(float(-np.log(np.maximum(right, 1e-30)).mean()), float(accuracy))
+        return Evaluation(
+            float(-np.log(np.maximum(right, 1e-30)).mean()), float(accuracy)
+        )
 
     def _layers(self, parameters: Floats) -> list[Floats]:
-        ends = np.cumsum([self.inputs * self.hidden, self.hidden, self.hidden * self.classes])
+        ends = np.cumsum(
+            [self.inputs * self.hidden, self.hidden, self.hidden * self.classes]
+        )
         first, bias, second, last = np.split(parameters, ends)
-        return [first.reshape(-1, self.hidden), bias, second.reshape(-1, self.classes), last]
+        return [
+            first.reshape(-1, self.hidden),
+            bias,
+            second.reshape(-1, self.classes),
+            last,
+        ]
 
     def _forward(self, parameters: Floats, images: Floats) -> tuple[Floats, Floats]:
         """The hidden units, and the probabilities of the classes."""
@@ -64,7 +89,12 @@ class NumpyNetwork:
         errors[np.arange(len(errors)), batch.labels] -= 1
         errors /= len(errors)
         back = (errors @ self._layers(parameters)[2].T) * (active > 0)
-        parts = (batch.images.T @ back, back.sum(axis=0), active.T @ errors, errors.sum(axis=0))
+        parts = (
+            batch.images.T @ back,
+            back.sum(axis=0),
+            active.T @ errors,
+            errors.sum(axis=0),
+        )
         return np.concatenate([part.reshape(-1) for part in parts])
 
 

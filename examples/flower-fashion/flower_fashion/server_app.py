@@ -38,12 +38,16 @@ def _train(grid: Grid, config: Mapping[str, Any]) -> None:
         spent = strategy.privacy_spent()
         # What it cost the node that answered most stands beside every accuracy.
         cost = {"total-epsilon": spent.epsilon, "total-delta": spent.delta}
-        return MetricRecord({"loss": found.loss, "accuracy": found.accuracy or 0.0, **cost})
+        return MetricRecord(
+            {"loss": found.loss, "accuracy": found.accuracy or 0.0, **cost}
+        )
 
     # All nodes take part in every round, or cohorts take turns; none is asked for an evaluation of its own.
     cohort = int(config["cohort"]) or None
     nodes = int(config["min-nodes"]) if cohort is None else cohort
-    inner = FedAvg(fraction_evaluate=0.0, min_train_nodes=min(nodes, 2), min_available_nodes=nodes)
+    inner = FedAvg(
+        fraction_evaluate=0.0, min_train_nodes=min(nodes, 2), min_available_nodes=nodes
+    )
     strategy = WatchedStrategy(
         inner,
         str(config["mechanism"]),
@@ -67,21 +71,41 @@ def _start(network: task.Network, config: Mapping[str, Any]) -> ArrayRecord:
     arrays = network.initial(int(config["seed"]))
     if not config["public-examples"]:
         return arrays
-    training = {**config, "local-steps": config["public-steps"], "local-rate": config["public-rate"]}
-    return network.fit(arrays, task.public_examples(config), training, [int(config["seed"])])
+    training = {
+        **config,
+        "local-steps": config["public-steps"],
+        "local-rate": config["public-rate"],
+    }
+    return network.fit(
+        arrays, task.public_examples(config), training, [int(config["seed"])]
+    )
 
 
 def _save(folder: Path, result: Result, strategy: WatchedStrategy) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     history = {
-        "model": {str(number): _numbers(found) for number, found in result.evaluate_metrics_serverapp.items()},
-        "rounds": {str(number): _numbers(found) for number, found in result.train_metrics_clientapp.items()},
+        "model": {
+            str(number): _numbers(found)
+            for number, found in result.evaluate_metrics_serverapp.items()
+        },
+        "rounds": {
+            str(number): _numbers(found)
+            for number, found in result.train_metrics_clientapp.items()
+        },
         "received": strategy.received,
     }
-    (folder / "history.json").write_text(json.dumps(history, indent=2, allow_nan=False) + "\n")
-    np.savez(folder / "model.npz", **{name: array.numpy() for name, array in result.arrays.items()})
+    (folder / "history.json").write_text(
+        json.dumps(history, indent=2, allow_nan=False) + "\n"
+    )
+    np.savez(
+        folder / "model.npz",
+        **{name: array.numpy() for name, array in result.arrays.items()},
+    )
 
 
 def _numbers(metrics: MetricRecord) -> dict[str, Any]:
     """Metrics as JSON has them: an error that is not known, from one reply or none, is null."""
-    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in metrics.items()}
+    return {
+        name: None if isinstance(value, float) and math.isnan(value) else value
+        for name, value in metrics.items()
+    }

@@ -31,7 +31,13 @@ class Network(Protocol):
         """The parameters to start from."""
         ...
 
-    def fit(self, arrays: ArrayRecord, examples: Examples, config: Mapping[str, Any], seed: list[int]) -> ArrayRecord:
+    def fit(
+        self,
+        arrays: ArrayRecord,
+        examples: Examples,
+        config: Mapping[str, Any],
+        seed: list[int],
+    ) -> ArrayRecord:
         """The parameters after `local-steps` steps of gradient descent, on random batches of `batch-size`."""
         ...
 
@@ -44,7 +50,9 @@ def network(config: Mapping[str, Any]) -> Network:
     """Return the paper's network, one hidden layer of 32 units, in the framework of the run's configuration."""
     framework, (training, _) = str(config["framework"]), _load(str(config["dataset"]))
     if framework not in _NETWORKS:
-        raise ValueError(f"framework must be {' or '.join(map(repr, _NETWORKS))}, got {framework!r}")
+        raise ValueError(
+            f"framework must be {' or '.join(map(repr, _NETWORKS))}, got {framework!r}"
+        )
     # Imported here, so that a node that trains with NumPy needs no PyTorch.
     module = import_module(f"flower_fashion.{_NETWORKS[framework]}")
     made: Network = module.make(training.images.shape[1], HIDDEN_UNITS, CLASSES)
@@ -59,7 +67,10 @@ def node_examples(config: Mapping[str, Any], node: Mapping[str, Any]) -> Example
     """
     (training, _), public = _load(str(config["dataset"])), _public(config)
     order = np.random.default_rng(0).permutation(len(training.labels) - public)
-    mine = public + np.array_split(order, int(node["num-partitions"]))[int(node["partition-id"])]
+    mine = (
+        public
+        + np.array_split(order, int(node["num-partitions"]))[int(node["partition-id"])]
+    )
     return Examples(training.images[mine], training.labels[mine])
 
 
@@ -74,11 +85,16 @@ def test_examples(config: Mapping[str, Any]) -> Examples:
     return _load(str(config["dataset"]))[1]
 
 
-def batches(examples: Examples, config: Mapping[str, Any], seed: list[int]) -> list[Examples]:
+def batches(
+    examples: Examples, config: Mapping[str, Any], seed: list[int]
+) -> list[Examples]:
     """Return the batches of one round, the same in both frameworks."""
     rng = np.random.default_rng(seed)
     size = min(int(config["batch-size"]), len(examples.labels))
-    chosen = [rng.choice(len(examples.labels), size, replace=False) for _ in range(int(config["local-steps"]))]
+    chosen = [
+        rng.choice(len(examples.labels), size, replace=False)
+        for _ in range(int(config["local-steps"]))
+    ]
     return [Examples(examples.images[rows], examples.labels[rows]) for rows in chosen]
 
 

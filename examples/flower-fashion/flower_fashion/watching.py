@@ -27,7 +27,9 @@ class WatchedStrategy(SstqStrategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Note what has come, then go on as usual."""
         replies = list(replies)
-        self.received += [{"round": server_round, **_described(reply)} for reply in replies]
+        self.received += [
+            {"round": server_round, **_described(reply)} for reply in replies
+        ]
         return super().aggregate_train(server_round, replies)
 
 
@@ -38,7 +40,13 @@ def _described(reply: Message) -> dict[str, Any]:
     content = reply.content
     return {
         "node": node,
-        "arrays": sum(record.count_bytes() for record in content.array_records.values()),
-        "metrics": sum(record.count_bytes() for record in content.metric_records.values()),
-        "config": sum(record.count_bytes() for record in content.config_records.values()),
+        "arrays": sum(
+            record.count_bytes() for record in content.array_records.values()
+        ),
+        "metrics": sum(
+            record.count_bytes() for record in content.metric_records.values()
+        ),
+        "config": sum(
+            record.count_bytes() for record in content.config_records.values()
+        ),
     }

@@ -78,7 +78,9 @@ class Blanket:
     @property
     def elsewhere(self) -> float:
         """The mass 1 − α(E + 1) of what all clients share outside of both inside sets."""
-        return float(max(Fraction(0), 1 - Fraction(self.inside) * (Fraction(self.ratio) + 1)))
+        return float(
+            max(Fraction(0), 1 - Fraction(self.inside) * (Fraction(self.ratio) + 1))
+        )
 
     def losses(self, clients: int, tail: float) -> Losses:
         """The privacy losses of n shuffled messages; about `tail` of their mass is left out and counts as infinite."""
@@ -86,7 +88,13 @@ class Blanket:
         rest, weights, missed = _rest(clients - largest, self, largest, tail)
         first, second, likely = _counts(smallest, groups, tail)
         infinite = self.inside * (self.ratio + 1) * lost
-        infinite += float(groups @ (missed * (self.ratio + 1) / 2 + tail * (weights * (rest + self.ratio)).sum(axis=1)))
+        infinite += float(
+            groups
+            @ (
+                missed * (self.ratio + 1) / 2
+                + tail * (weights * (rest + self.ratio)).sum(axis=1)
+            )
+        )
         keep = (first > second) & (likely > 0)
         rows = np.nonzero(keep)[0]
         first = first[keep]
@@ -97,9 +105,13 @@ class Blanket:
         for column in range(rest.shape[1]):
             others = rest[rows, column]
             in_first = others + self.ratio * first + second
-            np.log(in_first / (others + first + self.ratio * second), out=losses[column])
+            np.log(
+                in_first / (others + first + self.ratio * second), out=losses[column]
+            )
             np.multiply(likely * weights[rows, column], in_first, out=masses[column])
-        return Losses.symmetric(losses.ravel(), masses.ravel(), infinite, _step(losses, masses))
+        return Losses.symmetric(
+            losses.ravel(), masses.ravel(), infinite, _step(losses, masses)
+        )
 
 
 def _common(law: Law | EitherLaw) -> Fraction:
@@ -117,7 +129,9 @@ def _common(law: Law | EitherLaw) -> Fraction:
     return law.cells(0) * Fraction(min(law.weights[0]), TOTAL)
 
 
-def _clones(inside: float, clients: int, tail: float) -> tuple[Ints, Ints, Floats, float]:
+def _clones(
+    inside: float, clients: int, tail: float
+) -> tuple[Ints, Ints, Floats, float]:
     """The number c of clones in groups: the smallest and largest, the masses Σ B(c)·c/n, and what is left out."""
     from scipy.stats import binom
 
@@ -149,7 +163,9 @@ def _counts(clones: Ints, groups: Floats, tail: float) -> tuple[Floats, Floats, 
     return first / clones[:, None], second / clones[:, None], likely
 
 
-def _rest(trials: Ints, blanket: Blanket, clones: Ints, tail: float) -> tuple[Floats, Floats, Floats]:
+def _rest(
+    trials: Ints, blanket: Blanket, clones: Ints, tail: float
+) -> tuple[Floats, Floats, Floats]:
     """Messages elsewhere per clone, their weights (one row per group of clones), and the mass left out below."""
     from scipy.stats import binom
 
@@ -158,9 +174,15 @@ def _rest(trials: Ints, blanket: Blanket, clones: Ints, tail: float) -> tuple[Fl
     low, high = _central(trials, chance, tail)
     # The least likelihood of the second world: a cell should be narrow relative to it.
     fewest = np.maximum(clones / 2 - np.sqrt(-math.log(tail) / 2 * clones), 0.0)
-    cells = np.ceil(np.max((high - low) / (_REST_WIDTH * (low + clones + (blanket.ratio - 1) * fewest))))
+    cells = np.ceil(
+        np.max(
+            (high - low) / (_REST_WIDTH * (low + clones + (blanket.ratio - 1) * fewest))
+        )
+    )
     width = np.maximum(np.ceil((high - low) / max(1.0, cells)), 1.0)
-    nodes = low[:, None] + width[:, None] * np.arange(int(np.max(np.ceil((high - low) / width))) + 1)
+    nodes = low[:, None] + width[:, None] * np.arange(
+        int(np.max(np.ceil((high - low) / width))) + 1
+    )
     all_trials = trials[:, None]
     mean = trials[:, None] * chance
     # E(k − r)⁺ is convex in k, and its second differences are the weights that keep the mean of r.
@@ -169,7 +191,11 @@ def _rest(trials: Ints, blanket: Blanket, clones: Ints, tail: float) -> tuple[Fl
     slopes = np.diff(partial, axis=1) / width[:, None]
     weights = np.diff(slopes, axis=1, prepend=0.0, append=1.0)
     spare = np.where(nodes < mean, 0.0, _WEIGHT_SPARE)
-    return nodes / clones[:, None], np.maximum(weights, 0.0) + spare, binom.cdf(low - 1, trials, chance)
+    return (
+        nodes / clones[:, None],
+        np.maximum(weights, 0.0) + spare,
+        binom.cdf(low - 1, trials, chance),
+    )
 
 
 def _central(trials: Any, chance: float, tail: float) -> tuple[Any, Any]:
@@ -177,10 +203,14 @@ def _central(trials: Any, chance: float, tail: float) -> tuple[Any, Any]:
     mean = trials * chance
     log = -math.log(tail)
     reach = np.sqrt(2 * log * mean * (1 - chance)) + log
-    return np.maximum(np.floor(mean - reach), 0.0), np.minimum(np.ceil(mean + reach), trials)
+    return np.maximum(np.floor(mean - reach), 0.0), np.minimum(
+        np.ceil(mean + reach), trials
+    )
 
 
 def _step(losses: Floats, masses: Floats) -> float:
     """A fraction of the losses' standard deviation, a power of two so that multiples are exact."""
     spread = math.sqrt(2 * float(np.sum(masses * losses**2)))
-    return 2.0 ** math.floor(math.log2(max(spread / _STEPS, float(losses.max()) / _POINTS_MAX)))
+    return 2.0 ** math.floor(
+        math.log2(max(spread / _STEPS, float(losses.max()) / _POINTS_MAX))
+    )

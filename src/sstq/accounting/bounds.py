@@ -45,7 +45,9 @@ def round_down(value: Fraction) -> float:
     return -round_up(-value) + 0.0
 
 
-def furthest(fits: Callable[[float], bool], safe: float, limit: float, tolerance: float = 1e-12) -> float:
+def furthest(
+    fits: Callable[[float], bool], safe: float, limit: float, tolerance: float = 1e-12
+) -> float:
     """The last number that fits between `safe`, which must fit, and `limit`; the result itself was tried."""
     if fits(limit):
         return limit

@@ -68,7 +68,9 @@ def rounds_allowed(epsilon: float, total_epsilon: float, delta: float = 0.0) -> 
     total = check_argument("total_epsilon", total_epsilon)
     delta = check_delta(delta)
     basic = min(ROUNDS_MAX, Fraction(total) // Fraction(epsilon))
-    return greatest_count(lambda rounds: _fits(epsilon, rounds, total, delta), basic, ROUNDS_MAX)
+    return greatest_count(
+        lambda rounds: _fits(epsilon, rounds, total, delta), basic, ROUNDS_MAX
+    )
 
 
 def epsilon_per_round(rounds: int, total_epsilon: float, delta: float = 0.0) -> float:
@@ -85,8 +87,12 @@ def epsilon_per_round(rounds: int, total_epsilon: float, delta: float = 0.0) -> 
     delta = check_delta(delta)
     basic = min(_EPSILON_MAX, round_down(Fraction(total) / rounds))
     if basic < _EPSILON_MIN:
-        raise ValueError(f"total_epsilon = {total_epsilon!r} leaves less than {_EPSILON_MIN:g} per round")
-    return furthest(lambda epsilon: _fits(epsilon, rounds, total, delta), basic, _EPSILON_MAX)
+        raise ValueError(
+            f"total_epsilon = {total_epsilon!r} leaves less than {_EPSILON_MIN:g} per round"
+        )
+    return furthest(
+        lambda epsilon: _fits(epsilon, rounds, total, delta), basic, _EPSILON_MAX
+    )
 
 
 def _walk(epsilon: float, rounds: int) -> Losses:
@@ -103,7 +109,11 @@ def _walk(epsilon: float, rounds: int) -> Losses:
     first = max(0, math.floor(rounds * lie - reach))
     lies = np.arange(min(rounds // 2, math.ceil(rounds * lie + reach)), first - 1, -1)
     raised = epsilon * _ROUND_UP
-    return Losses(2 * raised, float(rounds - 2 * lies[0]) * raised, binom.pmf(lies, rounds, lie) * _SPARE)
+    return Losses(
+        2 * raised,
+        float(rounds - 2 * lies[0]) * raised,
+        binom.pmf(lies, rounds, lie) * _SPARE,
+    )
 
 
 def _fits(epsilon: float, rounds: int, total: float, delta: float) -> bool:

@@ -98,7 +98,10 @@ class Ledger:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], epsilon: float | None = None, round_cap: float | None = None
+        self,
+        path: str | os.PathLike[str],
+        epsilon: float | None = None,
+        round_cap: float | None = None,
     ) -> None:
         # Two names of one file must not have two locks.
         self.path = Path(path).resolve()
@@ -112,7 +115,9 @@ class Ledger:
             if self.path.exists():
                 _ = self.entries
             elif created:
-                raise LedgerDamaged(f"{self.path}: the ledger is missing, although {self.path.name}.lock exists")
+                raise LedgerDamaged(
+                    f"{self.path}: the ledger is missing, although {self.path.name}.lock exists"
+                )
             else:
                 self._write(())
 
@@ -142,7 +147,11 @@ class Ledger:
         """Return how many more rounds of ε can be spent; at most 10⁹."""
         epsilon = check_argument("epsilon", epsilon, of="answer_epsilon")
         left = Fraction(self.epsilon) - _sum(self.entries)
-        return 0 if epsilon > (self.round_cap or epsilon) else min(ROUNDS_MAX, left // Fraction(epsilon))
+        return (
+            0
+            if epsilon > (self.round_cap or epsilon)
+            else min(ROUNDS_MAX, left // Fraction(epsilon))
+        )
 
     def spend(self, epsilon: float, round_id: str | int) -> Entry:
         """Pay for one round of ε; when this returns, and not before, its messages may leave.
@@ -164,13 +173,19 @@ class Ledger:
             entries = self.entries
             for paid in entries:
                 if paid.round_id == name:
-                    raise RoundAlreadySpent(f"round {name!r} was already spent at {paid.time}")
+                    raise RoundAlreadySpent(
+                        f"round {name!r} was already spent at {paid.time}"
+                    )
             spent = _sum(entries)
             total = Fraction(self.epsilon)
             if spent + Fraction(epsilon) > total:
                 left = f"{round_down(total - spent)!r} of {self.epsilon!r} ({round_up(spent)!r} is spent)"
-                raise BudgetExhausted(f"epsilon = {epsilon!r} is more than is left: {left}")
-            entry = Entry(name, epsilon, datetime.now(UTC).isoformat(timespec="seconds"))
+                raise BudgetExhausted(
+                    f"epsilon = {epsilon!r} is more than is left: {left}"
+                )
+            entry = Entry(
+                name, epsilon, datetime.now(UTC).isoformat(timespec="seconds")
+            )
             self._write((*entries, entry))
         return entry
 
@@ -186,8 +201,16 @@ class Ledger:
 
     def _write(self, entries: tuple[Entry, ...]) -> None:
         """Write the file, while the lock is held. Numbers have enough digits to give the same double back."""
-        head = {"format": _FORMAT, "version": _VERSION, "epsilon": self.epsilon, "round_cap": self.round_cap}
-        body = "".join(json.dumps(line, allow_nan=False) + "\n" for line in (head, *map(vars, entries))).encode()
+        head = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "epsilon": self.epsilon,
+            "round_cap": self.round_cap,
+        }
+        body = "".join(
+            json.dumps(line, allow_nan=False) + "\n"
+            for line in (head, *map(vars, entries))
+        ).encode()
         last = {"entries": len(entries), "sha256": hashlib.sha256(body).hexdigest()}
         with atomic_file(self.path, private=True, locked=True) as stream:
             stream.write(body + json.dumps(last).encode() + b"\n")
@@ -201,13 +224,19 @@ def check_round_id(round_id: Any) -> str:
     """Return the name of a round as a string; ValueError if it is not valid."""
     allowed = isinstance(round_id, str | int) and not isinstance(round_id, bool)
     if not allowed or not 1 <= len(str(round_id)) <= _ID_LENGTH_MAX:
-        raise ValueError(f"round_id must be an integer or 1 to {_ID_LENGTH_MAX} characters, got {round_id!r}")
+        raise ValueError(
+            f"round_id must be an integer or 1 to {_ID_LENGTH_MAX} characters, got {round_id!r}"
+        )
     return str(round_id)
 
 
 def _checked_terms(epsilon: Any, round_cap: Any) -> tuple[float, float | None]:
     """Numbers of any kind become plain floats."""
-    cap = None if round_cap is None else check_argument("round_cap", round_cap, of="answer_epsilon")
+    cap = (
+        None
+        if round_cap is None
+        else check_argument("round_cap", round_cap, of="answer_epsilon")
+    )
     return check_argument("epsilon", epsilon, of="total_epsilon"), cap
 
 
@@ -253,7 +282,11 @@ def price(mechanism: Mechanism) -> float:
         (2.0, 8.0)
     """
     each = max(mechanism.epsilon, mechanism.privacy_loss())
-    return each if mechanism.messages == 1 else round_up(mechanism.messages * Fraction(each))
+    return (
+        each
+        if mechanism.messages == 1
+        else round_up(mechanism.messages * Fraction(each))
+    )
 
 
 def check_local(mechanism: Mechanism) -> Mechanism:
@@ -265,7 +298,9 @@ def check_local(mechanism: Mechanism) -> Mechanism:
         'frameunit'
     """
     if math.isinf(mechanism.epsilon) or mechanism.delta > 0:
-        raise ValueError(f"mechanism must be locally private, got {mechanism.name}; choose another, such as frameunit")
+        raise ValueError(
+            f"mechanism must be locally private, got {mechanism.name}; choose another, such as frameunit"
+        )
     return mechanism
 
 

@@ -52,7 +52,9 @@ class Losses:
     infinite: float = 0.0
 
     @classmethod
-    def symmetric(cls, losses: Floats, masses: Floats, infinite: float, step: float) -> "Losses":
+    def symmetric(
+        cls, losses: Floats, masses: Floats, infinite: float, step: float
+    ) -> "Losses":
         """Outcomes with positive losses, each with a mirror image: with mass p at L, the mass at −L is p·e^−L.
 
         The step is a power of two, so that its multiples are exact. Masses have a relative error below 1e-7. The rest
@@ -92,14 +94,24 @@ class Losses:
         """The sum of two independent losses."""
         first = self
         second = other
-        while first.step != second.step or max(len(first.masses), len(second.masses)) > _POINTS:
+        while (
+            first.step != second.step
+            or max(len(first.masses), len(second.masses)) > _POINTS
+        ):
             if first.step > second.step:
                 first, second = second, first
             first = first._coarser()
         masses = np.convolve(first.masses, second.masses)
         infinite = first.infinite * (float(second.masses.sum()) + second.infinite)
-        infinite = (infinite + second.infinite * float(first.masses.sum()) + _UNDERFLOW) * (1 + _SUM_SPARE)
-        return Losses(first.step, first.lowest + second.lowest, masses * (1 + _SUM_SPARE), infinite)._cut(tail)
+        infinite = (
+            infinite + second.infinite * float(first.masses.sum()) + _UNDERFLOW
+        ) * (1 + _SUM_SPARE)
+        return Losses(
+            first.step,
+            first.lowest + second.lowest,
+            masses * (1 + _SUM_SPARE),
+            infinite,
+        )._cut(tail)
 
     def _cut(self, tail: float) -> "Losses":
         """Without its ends, each of at most this mass."""
@@ -107,29 +119,40 @@ class Losses:
         high = int(np.searchsorted(np.cumsum(self.masses[::-1]), tail, side="right"))
         masses = self.masses[low : len(self.masses) - high].copy()
         masses[0] += self.masses[:low].sum() * (1 + _SUM_SPARE)
-        infinite = self.infinite + float(self.masses[len(self.masses) - high :].sum()) * (1 + _SUM_SPARE)
+        infinite = self.infinite + float(
+            self.masses[len(self.masses) - high :].sum()
+        ) * (1 + _SUM_SPARE)
         return Losses(self.step, self.lowest + low * self.step, masses, infinite)
 
     def _coarser(self) -> "Losses":
         """The same on a grid of twice the step: what is between two points is split."""
         odd_start = round(self.lowest / self.step) % 2
-        masses = np.pad(self.masses, (odd_start, 1 - (odd_start + len(self.masses)) % 2)) * (1 + _SUM_SPARE)
+        masses = np.pad(
+            self.masses, (odd_start, 1 - (odd_start + len(self.masses)) % 2)
+        ) * (1 + _SUM_SPARE)
         coarse = masses[::2].copy()
         between = masses[1::2]
         coarse[:-1] += between / (1 + math.exp(self.step))
         coarse[1:] += between / (1 + math.exp(-self.step))
-        return Losses(2 * self.step, self.lowest - odd_start * self.step, coarse, self.infinite)
+        return Losses(
+            2 * self.step, self.lowest - odd_start * self.step, coarse, self.infinite
+        )
 
     def delta(self, epsilon: float) -> float:
         """An upper bound of δ(ε)."""
         losses = self.lowest + self.step * np.arange(len(self.masses))
         above = losses > epsilon
-        bound = float(np.sum(self.masses[above] * -np.expm1(epsilon - losses[above]))) + self.infinite
+        bound = (
+            float(np.sum(self.masses[above] * -np.expm1(epsilon - losses[above])))
+            + self.infinite
+        )
         return min(1.0, bound * (1 + 2 * _SUM_SPARE))
 
     def epsilon(self, delta: float, most: float) -> float:
         """The least ε found with δ(ε) ≤ δ; `most` if there is none below."""
-        return furthest(lambda epsilon: epsilon >= most or self.delta(epsilon) <= delta, most, 0.0)
+        return furthest(
+            lambda epsilon: epsilon >= most or self.delta(epsilon) <= delta, most, 0.0
+        )
 
 
 def gaussian_sigma(epsilon: float, delta: float) -> float:

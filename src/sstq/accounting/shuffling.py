@@ -72,7 +72,9 @@ def shuffled_epsilon(
     return crowd.epsilon(check_delta(delta, positive=True))
 
 
-def two_level_local_epsilon(total_epsilon: float, share: float, clients: int, delta: float, messages: int = 1) -> float:
+def two_level_local_epsilon(
+    total_epsilon: float, share: float, clients: int, delta: float, messages: int = 1
+) -> float:
     """Return the largest ε₀ of a two-level draw, at most 100 and to 1e-5, whose shuffled messages stay within a total.
 
     Such a draw takes one of many candidates. Each of a share κ of them, those inside, is e^ε₀ times as likely as each
@@ -100,7 +102,9 @@ def two_level_local_epsilon(total_epsilon: float, share: float, clients: int, de
     @cache
     def excess(epsilon: float) -> float:
         """Almost linear in ε₀: the logarithm of δ is −(ε/σ)²/2 or so, and that of σ grows like ε₀/2."""
-        bound = Crowd.of(epsilon, clients, messages, share=share).losses(delta).delta(total)
+        bound = (
+            Crowd.of(epsilon, clients, messages, share=share).losses(delta).delta(total)
+        )
         return math.log(wanted / -math.log(min(max(bound, 1e-300), 1 - 1e-9)))
 
     guess = normal_local_epsilon(normal_power(total, delta, clients, slots), share)
@@ -165,18 +169,26 @@ class Crowd:
             messages = getattr(message, "messages", 1) if messages is None else messages
         else:
             local = check_argument("epsilon", message, of="round_epsilon")
-        slots = check_slots("messages", 1 if messages is None else messages) * check_slots("rounds", rounds)
-        blanket = blanket or Blanket.two_level(local, check_number("share", share, 1e-30, 1))
+        slots = check_slots(
+            "messages", 1 if messages is None else messages
+        ) * check_slots("rounds", rounds)
+        blanket = blanket or Blanket.two_level(
+            local, check_number("share", share, 1e-30, 1)
+        )
         return cls(local, blanket, clients, check_slots("messages times rounds", slots))
 
     def epsilon(self, delta: float) -> float:
         """The least ε for this δ, at most one client's total local ε."""
-        return self.losses(delta).epsilon(delta, round_up(self.slots * Fraction(self.local)))
+        return self.losses(delta).epsilon(
+            delta, round_up(self.slots * Fraction(self.local))
+        )
 
     def losses(self, delta: float) -> Losses:
         """The sum of one client's losses, tight near the given δ."""
         tail = _TAIL * delta
-        return self.blanket.losses(min(self.clients, _CLIENTS_MAX), tail / self.slots).times(self.slots, tail)
+        return self.blanket.losses(
+            min(self.clients, _CLIENTS_MAX), tail / self.slots
+        ).times(self.slots, tail)
 
 
 def law_blanket(mechanism: Mechanism) -> Blanket | None:
@@ -187,7 +199,13 @@ def law_blanket(mechanism: Mechanism) -> Blanket | None:
     check_local(mechanism)
     if not mechanism.exact:
         remedy = f"pass its epsilon, {mechanism.epsilon!r}, for the bound that holds for every mechanism"
-        raise ValueError(f"mechanism must have a discrete law, but {mechanism.name} sends continuous values; {remedy}")
+        raise ValueError(
+            f"mechanism must have a discrete law, but {mechanism.name} sends continuous values; {remedy}"
+        )
     law = mechanism.law()
     # A law that does not explain the whole privacy loss is not the law of the whole message.
-    return Blanket.of_law(law) if log_upper(law.ratio()) >= mechanism.privacy_loss() else None
+    return (
+        Blanket.of_law(law)
+        if log_upper(law.ratio()) >= mechanism.privacy_loss()
+        else None
+    )

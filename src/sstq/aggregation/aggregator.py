@@ -131,7 +131,12 @@ class Aggregator(Generic[Result]):
             self._simulated |= messages.simulated
 
     def update_counts(
-        self, columns: Any, counts: ArrayLike | str = COUNT, *, source: str | None = None, simulated: bool = False
+        self,
+        columns: Any,
+        counts: ArrayLike | str = COUNT,
+        *,
+        source: str | None = None,
+        simulated: bool = False,
     ) -> Self:
         """Add a table of counts: how often each message occurred. A refused table (ValueError) changes nothing.
 
@@ -156,12 +161,20 @@ class Aggregator(Generic[Result]):
             True
         """
         mechanism = self.estimator.source
-        if source is not None and (not isinstance(source, str) or not 1 <= len(source) <= _LONGEST_SOURCE):
-            raise ValueError(f"source must be a text of 1 to {_LONGEST_SOURCE} characters, got {source!r}")
+        if source is not None and (
+            not isinstance(source, str) or not 1 <= len(source) <= _LONGEST_SOURCE
+        ):
+            raise ValueError(
+                f"source must be a text of 1 to {_LONGEST_SOURCE} characters, got {source!r}"
+            )
         if source in self._sources:
-            raise ValueError(f"source {source!r} is counted already: its messages would count twice")
+            raise ValueError(
+                f"source {source!r} is counted already: its messages would count twice"
+            )
         table, times = read_counts(columns, counts, mechanism.counted_layout)
-        self._add_checked(mechanism.messages_from_columns(table, simulated), times, int(times.sum()))
+        self._add_checked(
+            mechanism.messages_from_columns(table, simulated), times, int(times.sum())
+        )
         if source is not None:
             self._sources.add(source)
         return self
@@ -200,11 +213,15 @@ class Aggregator(Generic[Result]):
         Aggregators that contain the same file are refused: its messages would count twice.
         """
         if other is self:
-            raise ValueError("an aggregator cannot be merged with itself: its messages would count twice")
+            raise ValueError(
+                "an aggregator cannot be merged with itself: its messages would count twice"
+            )
         _refuse_foreign(other.digest, self.digest, "the other aggregator is")
         self._refuse_overflow(other.count)
         if self._sources & other._sources:
-            raise ValueError("both aggregators contain the same message file: its messages would count twice")
+            raise ValueError(
+                "both aggregators contain the same message file: its messages would count twice"
+            )
         self._state.merge(other.sums())
         self._sources |= other._sources
         self._count += other._count
@@ -214,14 +231,19 @@ class Aggregator(Generic[Result]):
         """Return the mean so far with its standard error, in the units of the vectors."""
         if not self._count:
             raise ValueError("a mean needs at least one message, got none")
-        return cast("Result", self.estimator.source.finished(self.estimator.estimate(self.counted())))
+        return cast(
+            "Result",
+            self.estimator.source.finished(self.estimator.estimate(self.counted())),
+        )
 
     def counted(self) -> Sums:
         """The sums with the number of their messages, for an estimator."""
         return Sums(self.sums(), self._count, self._simulated)
 
     @classmethod
-    def from_sums(cls, estimator: "Estimator", sums: Ints, count: int, simulated: bool = False) -> Self:
+    def from_sums(
+        cls, estimator: "Estimator", sums: Ints, count: int, simulated: bool = False
+    ) -> Self:
         """Create an aggregator from the sums of this many messages; ValueError if they are not valid."""
         estimator.check(Sums(sums, count))
         made = cls(estimator)
@@ -232,11 +254,22 @@ class Aggregator(Generic[Result]):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to an .npz file, completely or not at all; the name is used as given."""
-        kind: dict[str, Any] = {"format": _STATE_FORMAT, "version": _STATE_VERSION, "digest": self.digest}
+        kind: dict[str, Any] = {
+            "format": _STATE_FORMAT,
+            "version": _STATE_VERSION,
+            "digest": self.digest,
+        }
         sources = np.array(sorted(self._sources), dtype=f"U{_LONGEST_SOURCE}")
         state = self.sums()
         with atomic_file(path) as file:
-            np.savez(file, **kind, count=self._count, simulated=self._simulated, sources=sources, state=state)
+            np.savez(
+                file,
+                **kind,
+                count=self._count,
+                simulated=self._simulated,
+                sources=sources,
+                state=state,
+            )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], estimator: "Estimator") -> Self:
@@ -252,12 +285,16 @@ class Aggregator(Generic[Result]):
 
     def _refuse_overflow(self, added: int) -> None:
         if self._count + added > MOST_MESSAGES:
-            raise ValueError(f"an aggregator holds at most 2^32 messages, got {self._count} and {added} more")
+            raise ValueError(
+                f"an aggregator holds at most 2^32 messages, got {self._count} and {added} more"
+            )
 
 
 def _refuse_foreign(digest: str, expected: str, what: str) -> None:
     if digest != expected:
-        raise ValueError(f"{what} of another mechanism: digest {digest[:16]}…, expected {expected[:16]}…")
+        raise ValueError(
+            f"{what} of another mechanism: digest {digest[:16]}…, expected {expected[:16]}…"
+        )
 
 
 def describe_state(path: str | os.PathLike[str]) -> StateInfo:
@@ -279,20 +316,40 @@ def _read_state(path: str | os.PathLike[str]) -> tuple[StateInfo, Ints, set[str]
     name = os.fspath(path)
     try:
         stored = read_archive(path, _STATE_KEYS)
-        version, count, simulated = (stored[key].item() for key in ("version", "count", "simulated"))
+        version, count, simulated = (
+            stored[key].item() for key in ("version", "count", "simulated")
+        )
     except FileNotFoundError:
         raise
     except DAMAGED_ARCHIVE as error:
-        raise ValueError(f"{name} is damaged or not an aggregator's state: {error}") from error
+        raise ValueError(
+            f"{name} is damaged or not an aggregator's state: {error}"
+        ) from error
     if str(stored["format"]) != _STATE_FORMAT:
         raise ValueError(f"{name} is not an aggregator's state")
     if type(version) is not int or version != _STATE_VERSION:
-        raise ValueError(f"{name} has version {version} of the format, this library reads version {_STATE_VERSION}")
+        raise ValueError(
+            f"{name} has version {version} of the format, this library reads version {_STATE_VERSION}"
+        )
     state = stored["state"]
     sources = stored["sources"]
-    counted = type(count) is int and 0 <= count <= MOST_MESSAGES and isinstance(simulated, bool)
-    if state.dtype != np.int64 or state.ndim != 2 or sources.dtype.kind != "U" or sources.ndim != 1 or not counted:
+    counted = (
+        type(count) is int
+        and 0 <= count <= MOST_MESSAGES
+        and isinstance(simulated, bool)
+    )
+    if (
+        state.dtype != np.int64
+        or state.ndim != 2
+        or sources.dtype.kind != "U"
+        or sources.ndim != 1
+        or not counted
+    ):
         raise ValueError(f"{name} does not hold the sums of an aggregator")
     files = set(sources.tolist())
     known = known_simulated(simulated, files)
-    return StateInfo(version, str(stored["digest"]), count, len(state), len(files), known), state, files
+    return (
+        StateInfo(version, str(stored["digest"]), count, len(state), len(files), known),
+        state,
+        files,
+    )

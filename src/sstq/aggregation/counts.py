@@ -22,24 +22,43 @@ COUNTED = "counts "
 """How the name of a table that nobody vouches for begins, among the sources of an aggregator."""
 MOST_MESSAGES = 1 << 32
 """The maximum number of messages, so that sums of 31-bit terms fit into 63 bits."""
-DIALECTS = {"duckdb": '"', "spark": "`", "bigquery": "`", "clickhouse": '"', "postgresql": '"', "sqlite": '"'}
+DIALECTS = {
+    "duckdb": '"',
+    "spark": "`",
+    "bigquery": "`",
+    "clickhouse": '"',
+    "postgresql": '"',
+    "sqlite": '"',
+}
 """The SQL dialects and how each quotes a name."""
 # Dialects that cannot group by a list, those with backslashes in quotes, and how some read Parquet files by name.
 _WITHOUT_LISTS = ("bigquery", "sqlite")
 _BACKSLASHES = ("bigquery", "clickhouse")
-_PARQUET = {"duckdb": ("'", "read_parquet({})"), "spark": ("`", "parquet.{}"), "clickhouse": ("'", "file({}, Parquet)")}
+_PARQUET = {
+    "duckdb": ("'", "read_parquet({})"),
+    "spark": ("`", "parquet.{}"),
+    "clickhouse": ("'", "file({}, Parquet)"),
+}
 
 
-def read_counts(table: Any, counts: ArrayLike | str, layout: Layout) -> tuple[tuple[Column, ...], Ints]:
+def read_counts(
+    table: Any, counts: ArrayLike | str, layout: Layout
+) -> tuple[tuple[Column, ...], Ints]:
     """Return the fields of the messages and their numbers; ValueError for anything that cannot be counts of them."""
-    names = [field.name for field in layout.fields] + ([counts] if isinstance(counts, str) else [])
+    names = [field.name for field in layout.fields] + (
+        [counts] if isinstance(counts, str) else []
+    )
     known = column_names(table)
     missing = [name for name in names if name not in known]
     if missing:
-        raise ValueError(f"columns must have {', '.join(names)}, got none named {', '.join(missing)}")
+        raise ValueError(
+            f"columns must have {', '.join(names)}, got none named {', '.join(missing)}"
+        )
     twice = [name for name in names if known.count(name) > 1]
     if twice:
-        raise ValueError(f"columns must have each name once, got {twice[0]} several times")
+        raise ValueError(
+            f"columns must have each name once, got {twice[0]} several times"
+        )
     numbers = table[counts] if isinstance(counts, str) else counts
     times = _integers(numbers, "counts", 1)[:, 0]
     if len(times) and not 0 <= times.min() <= times.max() <= MOST_MESSAGES:
@@ -49,7 +68,9 @@ def read_counts(table: Any, counts: ArrayLike | str, layout: Layout) -> tuple[tu
     for field in layout.fields:
         values = _integers(table[field.name], field.name, field.count)
         if len(values) != len(times):
-            raise ValueError(f"{field.name} must have as many rows as counts, {len(times)}, got {len(values)}")
+            raise ValueError(
+                f"{field.name} must have as many rows as counts, {len(times)}, got {len(values)}"
+            )
         field.check(values)
         columns.append(values.astype(field.dtype).reshape(field.shape(len(values))))
     return tuple(columns), times
@@ -57,7 +78,11 @@ def read_counts(table: Any, counts: ArrayLike | str, layout: Layout) -> tuple[tu
 
 def known_simulated(simulated: bool, sources: Iterable[str]) -> bool | None:
     """Whether some messages come from a seed; None if tables of counts, which do not say it, are among the sources."""
-    return None if not simulated and any(source.startswith(COUNTED) for source in sources) else simulated
+    return (
+        None
+        if not simulated and any(source.startswith(COUNTED) for source in sources)
+        else simulated
+    )
 
 
 def _integers(column: Any, name: str, count: int) -> Ints:
@@ -71,18 +96,33 @@ def _integers(column: Any, name: str, count: int) -> Ints:
             values = np.array(values.tolist())
         with np.errstate(invalid="ignore"):
             whole = values.astype(np.int64)
-        exact = values.dtype.kind not in "bSU" and not np.ma.is_masked(column) and np.array_equal(values, whole)
+        exact = (
+            values.dtype.kind not in "bSU"
+            and not np.ma.is_masked(column)
+            and np.array_equal(values, whole)
+        )
     except (TypeError, ValueError, OverflowError):
         exact = False
     if values.size and not exact:
         several = f"lists of {count} " if count > 1 else ""
-        raise ValueError(f"{name} must hold {several}integers without nulls, got {values.dtype} such as {values[0]!r}")
-    if values.size and values.shape != ((len(values),) if count == 1 else (len(values), count)):
-        raise ValueError(f"{name} must hold {count} per row, got an array of shape {values.shape}")
+        raise ValueError(
+            f"{name} must hold {several}integers without nulls, got {values.dtype} such as {values[0]!r}"
+        )
+    if values.size and values.shape != (
+        (len(values),) if count == 1 else (len(values), count)
+    ):
+        raise ValueError(
+            f"{name} must hold {count} per row, got an array of shape {values.shape}"
+        )
     return whole.reshape(-1, count)
 
 
-def counting_query(layout: Layout, table: str = "messages", dialect: str = "duckdb", by: str | None = None) -> str:
+def counting_query(
+    layout: Layout,
+    table: str = "messages",
+    dialect: str = "duckdb",
+    by: str | None = None,
+) -> str:
     """Return the SQL query that counts the messages of a table, one row per message that occurs.
 
     Args:
@@ -101,15 +141,23 @@ def counting_query(layout: Layout, table: str = "messages", dialect: str = "duck
     check_option("dialect", dialect, tuple(DIALECTS))
     lists = [field.name for field in layout.fields if field.count > 1]
     if lists and dialect in _WITHOUT_LISTS:
-        raise ValueError(f"dialect must group by lists for the column {lists[0]}, got {dialect!r}; use another engine")
+        raise ValueError(
+            f"dialect must group by lists for the column {lists[0]}, got {dialect!r}; use another engine"
+        )
     names = [field.name for field in layout.fields]
     if by in (*names, COUNT):
-        raise ValueError(f"by must not be the name of a column of counts, got {by!r}; rename it")
+        raise ValueError(
+            f"by must not be the name of a column of counts, got {by!r}; rename it"
+        )
     mark = DIALECTS[dialect]
-    quoted = [_quoted(name, mark, dialect) for name in ([] if by is None else [by]) + names]
+    quoted = [
+        _quoted(name, mark, dialect) for name in ([] if by is None else [by]) + names
+    ]
     if table.endswith((".parquet", ".pq")):
         if dialect not in _PARQUET:
-            raise ValueError(f"table must be a table of the database for {dialect}, got the file {table!r}")
+            raise ValueError(
+                f"table must be a table of the database for {dialect}, got the file {table!r}"
+            )
         quote, reader = _PARQUET[dialect]
         table = reader.format(_quoted(table, quote, dialect))
     elif ";" in table:
@@ -127,7 +175,11 @@ def _quoted(name: str, mark: str, dialect: str) -> str:
 def fingerprint(table: Any, layout: Layout, by: str | None = None) -> str:
     """Return a `source` for a table of counts, 64 characters that depend on its rows and not on their order."""
     columns, times = read_counts(table, COUNT, layout)
-    labels = np.zeros(len(times), dtype="U1") if by is None else np.asarray(table[by]).astype(str)
+    labels = (
+        np.zeros(len(times), dtype="U1")
+        if by is None
+        else np.asarray(table[by]).astype(str)
+    )
     flat = [column.reshape(len(times), -1) for column in columns] if len(times) else []
     keys = [*(part for column in flat for part in column.T), times]
     order = np.lexsort([*keys, labels])

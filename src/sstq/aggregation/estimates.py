@@ -85,7 +85,10 @@ class Estimate:
             "stderr": self.stderr.tolist(),
             "half_width": self.region(level).half_width.tolist(),
         }
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        return [
+            dict(zip(columns, row, strict=True))
+            for row in zip(*columns.values(), strict=True)
+        ]
 
     def summary(self, level: float = 0.95) -> dict[str, Any]:
         """Return what one glance tells, as JSON values: the mean of each named column, or the norms of a vector."""
@@ -96,7 +99,11 @@ class Estimate:
 
     def files(self, level: float = 0.95) -> dict[str, Any]:
         """Return what `sstq aggregate` writes, by name: arrays and tables, of which it shows the last."""
-        return {"mean.npy": self.value, "stderr.npy": self.stderr, "mean.csv": self.table(level)}
+        return {
+            "mean.npy": self.value,
+            "stderr.npy": self.stderr,
+            "mean.csv": self.table(level),
+        }
 
     def to_frame(self, level: float = 0.95) -> Any:
         """Return a pandas DataFrame with a row per coordinate: its mean, stderr and half_width (of `region(level)`).
@@ -107,14 +114,26 @@ class Estimate:
             pandas = import_module("pandas")
         except ImportError as error:
             raise ImportError("to_frame needs pandas: pip install pandas") from error
-        columns = {"mean": self.value, "stderr": self.stderr, "half_width": self.region(level).half_width}
+        columns = {
+            "mean": self.value,
+            "stderr": self.stderr,
+            "half_width": self.region(level).half_width,
+        }
         return pandas.DataFrame(columns, index=list(self.names) or None)
 
     def __repr__(self) -> str:
-        size, error = (float(np.linalg.norm(vector)) for vector in (self.value, self.stderr))
+        size, error = (
+            float(np.linalg.norm(vector)) for vector in (self.value, self.stderr)
+        )
         return f"<Estimate of {len(self.value):,} numbers from {self.count:,} messages: norm {size:.4g} ± {error:.2g}>"
 
-    def plot(self, *, labels: Sequence[str] | None = None, level: float = 0.95, axes: Any = None) -> Any:
+    def plot(
+        self,
+        *,
+        labels: Sequence[str] | None = None,
+        level: float = 0.95,
+        axes: Any = None,
+    ) -> Any:
         """Draw every coordinate with its simultaneous interval (`region`), as bars or, if there are many, as a band.
 
         Needs ``pip install 'sstq[plots]'``.
@@ -172,14 +191,22 @@ class Estimate:
         bias2 = self.frame_bias**2
         noise2 = self.noise2
         rare2 = (float(ndtri(tail)) * self.largest) ** 2 / 3
-        half_width = student(level, dim, self.count) * np.sqrt(noise2 + rare2 + bias2 / self.bias_directions)
+        half_width = student(level, dim, self.count) * np.sqrt(
+            noise2 + rare2 + bias2 / self.bias_directions
+        )
         rare2 = (float(ndtri((1 - level) / 2)) * self.longest) ** 2 / 3
         noise = float(np.sum(noise2))
         # The noise is taken as even over the directions of the bias: tr(Σ·Σ') = tr Σ·tr Σ'/d.
-        square = noise**2 / self._noise_directions + 2 * noise * bias2 / dim + bias2**2 / self.bias_directions
+        square = (
+            noise**2 / self._noise_directions
+            + 2 * noise * bias2 / dim
+            + bias2**2 / self.bias_directions
+        )
         degrees = (noise + bias2) ** 2 / square if square else 1.0
         reach = float(fdtri(degrees, degrees * (self.count - 1), level))
-        return Region(float(level), math.sqrt((noise + bias2 + rare2) * reach), half_width)
+        return Region(
+            float(level), math.sqrt((noise + bias2 + rare2) * reach), half_width
+        )
 
     def in_units(self, bounds: Bounds) -> Self:
         """Return an estimate of scaled columns in their units. The bias of frames is then part of the noise.
@@ -213,7 +240,11 @@ class Estimate:
         total = float(np.sum(self.noise2))
         fourth = float(np.sum(self.noise2**2))
         spread = total**2 / fourth if fourth else 1.0
-        return spread if self.directions is None else max(1.0, min(spread, self.directions))
+        return (
+            spread
+            if self.directions is None
+            else max(1.0, min(spread, self.directions))
+        )
 
 
 def student(level: float, items: int, count: int) -> float:
@@ -226,7 +257,9 @@ def student(level: float, items: int, count: int) -> float:
 def _tail(level: float, items: int) -> float:
     """The probability of one end of an interval, of so many items at once."""
     if not isinstance(level, (float, np.floating)) or not 0 < level < 1:
-        raise ValueError(f"level must be a number between 0 and 1, both excluded, got {level!r}")
+        raise ValueError(
+            f"level must be a number between 0 and 1, both excluded, got {level!r}"
+        )
     return -math.expm1(math.log(level) / items) / 2
 
 
@@ -237,5 +270,8 @@ def norms_of(value: ArrayLike, stderr: ArrayLike) -> dict[str, float | None]:
         >>> norms_of([3.0, 4.0], [float("nan")] * 2)
         {'norm': 5.0, 'error': None}
     """
-    norms = {"norm": float(np.linalg.norm(value)), "error": float(np.linalg.norm(stderr))}
+    norms = {
+        "norm": float(np.linalg.norm(value)),
+        "error": float(np.linalg.norm(stderr)),
+    }
     return {name: None if math.isnan(norm) else norm for name, norm in norms.items()}

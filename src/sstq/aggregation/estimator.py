@@ -94,7 +94,9 @@ class Estimator(ABC):
         """The estimate with the mean of the single estimates, and that of their squares, which is overwritten."""
         # In place: in ten million dimensions every further array takes a large part of the memory.
         second_moment -= value**2
-        stderr = np.sqrt(np.maximum(second_moment, 0.0, out=second_moment), out=second_moment)
+        stderr = np.sqrt(
+            np.maximum(second_moment, 0.0, out=second_moment), out=second_moment
+        )
         stderr /= (sums.count - 1) ** 0.5 or np.nan
         largest, longest = self.largest()
         return Estimate(
@@ -102,7 +104,9 @@ class Estimator(ABC):
             stderr,
             sums.count,
             sums.simulated,
-            directions=None if sums.count == 1 else self.directions(sums, value, stderr),
+            directions=None
+            if sums.count == 1
+            else self.directions(sums, value, stderr),
             messages=self.source.messages,
             largest=largest / sums.count,
             longest=longest / sums.count,
@@ -136,4 +140,6 @@ class DenseEstimator(Estimator):
     def check(self, sums: Sums) -> None:
         """Raise ValueError for sums of another shape."""
         if sums.state.shape != self.shape:
-            raise ValueError(f"it has sums of shape {sums.state.shape}, expected {self.shape}")
+            raise ValueError(
+                f"it has sums of shape {sums.state.shape}, expected {self.shape}"
+            )

@@ -37,13 +37,17 @@ class SparseState(State):
         self._settle_if_many()
 
     def _settle_if_many(self) -> None:
-        if sum(map(len, self._pending + self._merged)) >= max(_PENDING, len(self._rows)):
+        if sum(map(len, self._pending + self._merged)) >= max(
+            _PENDING, len(self._rows)
+        ):
             self.sums()
 
     def sums(self) -> Ints:
         """Sort new messages into the state, and return it."""
         if self._pending:
-            self._merged.append(_rows(*np.unique(np.concatenate(self._pending), return_counts=True)))
+            self._merged.append(
+                _rows(*np.unique(np.concatenate(self._pending), return_counts=True))
+            )
         if self._merged:
             self._rows = condensed(np.concatenate([self._rows, *self._merged]))
             self._pending = []
@@ -91,11 +95,15 @@ class SparseEstimator(Estimator):
         """Raise ValueError for rows that cannot be the counts of so many messages."""
         state = sums.state
         if state.shape[1] != _COLUMNS:
-            raise ValueError(f"it has sums of shape {state.shape}, expected three columns")
+            raise ValueError(
+                f"it has sums of shape {state.shape}, expected three columns"
+            )
         keys = state[:, 0]
         times = state[:, 1:]
         # As Python's integers, which do not wrap around.
-        last = 2 * int(keys.max(initial=0)) + bool(len(keys) and times[keys.argmax(), 1])
+        last = 2 * int(keys.max(initial=0)) + bool(
+            len(keys) and times[keys.argmax(), 1]
+        )
         if len(keys) and not (keys.min() >= 0 and last < self.limit):
             raise ValueError("its sums name messages that this mechanism does not have")
         # Each number at most 2^32 first, so that no sum can wrap around.
@@ -103,7 +111,9 @@ class SparseEstimator(Estimator):
         if not bounded or np.any(times.sum(axis=1) < 1) or np.any(np.diff(keys) <= 0):
             raise ValueError("its sums are not those of a sparse aggregator")
         if sum(map(int, times.sum(axis=1))) != sums.count:
-            raise ValueError(f"its sums must be those of {sums.count} messages, got another number")
+            raise ValueError(
+                f"its sums must be those of {sums.count} messages, got another number"
+            )
 
 
 def sent_codes(sums: Sums) -> tuple[Ints, Ints]:
@@ -127,4 +137,6 @@ def condensed(rows: Ints) -> Ints:
         return rows
     rows = rows[np.argsort(rows[:, 0], kind="stable")]
     starts = np.flatnonzero(np.diff(rows[:, 0], prepend=-1))
-    return np.concatenate([rows[starts, :1], np.add.reduceat(rows[:, 1:], starts, axis=0)], axis=1)
+    return np.concatenate(
+        [rows[starts, :1], np.add.reduceat(rows[:, 1:], starts, axis=0)], axis=1
+    )

@@ -78,8 +78,14 @@ class FrameEstimator(DenseEstimator):
         """Raise ValueError unless the counts are those of so many messages."""
         super().check(sums)
         counts = sums.state[:, 0]
-        if np.any(counts < 0) or np.any(counts > sums.count) or int(counts.sum()) != sums.count:
-            raise ValueError(f"its sums must be those of {sums.count} messages, got another number")
+        if (
+            np.any(counts < 0)
+            or np.any(counts > sums.count)
+            or int(counts.sum()) != sums.count
+        ):
+            raise ValueError(
+                f"its sums must be those of {sums.count} messages, got another number"
+            )
 
     def estimate(self, sums: Sums) -> Estimate:
         """The mean, by one synthesis."""
@@ -129,7 +135,9 @@ class FrameEstimator(DenseEstimator):
         squares = self._squares(sums)
         squares *= (frame.dim * self.scale) ** 2 / count
         with_itself = float(np.sum(squares**2 / np.maximum(sums.state[:, 0], 1)))
-        square = (trace_of_square(frame, squares, value) - with_itself) * count / (count - 1)
+        square = (
+            (trace_of_square(frame, squares, value) - with_itself) * count / (count - 1)
+        )
         total = count * float(np.sum(stderr**2))
         return total**2 / square if square > total**2 / frame.dim else float(frame.dim)
 
@@ -203,7 +211,9 @@ class VectorEstimator(DenseEstimator):
         size = max(1, _NUMBERS_AT_A_TIME // self.dim)
         for start in range(0, len(messages), size):
             vectors = self.vectors(messages[start : start + size])
-            if not kernels.accumulate_vectors(added, vectors, self.unit, self.most_units, *bits):
+            if not kernels.accumulate_vectors(
+                added, vectors, self.unit, self.most_units, *bits
+            ):
                 raise ValueError(
                     f"decoded coordinates must be at most {self.most_units * self.unit:g}: no honest client sends "
                     "larger ones"
@@ -214,7 +224,11 @@ class VectorEstimator(DenseEstimator):
         """The mean of the vectors."""
         value = _from_limbs(sums.state[:, :2], -self.value_bits)
         squares = _from_limbs(sums.state[:, 2:], -self.square_bits)
-        return self.averaged(sums, value * (self.unit / sums.count), squares * (self.unit**2 / sums.count))
+        return self.averaged(
+            sums,
+            value * (self.unit / sums.count),
+            squares * (self.unit**2 / sums.count),
+        )
 
 
 def _fixed_point_table(values: Floats) -> tuple[Ints, int]:

@@ -127,51 +127,96 @@ def empirical_audit(
 
 
 def _test_pair(
-    mechanism: Mechanism, name: str, pair: Pair, samples: int, share: float, source: np.random.Generator | None
+    mechanism: Mechanism,
+    name: str,
+    pair: Pair,
+    samples: int,
+    share: float,
+    source: np.random.Generator | None,
 ) -> PairResult:
     half = samples // 2
     inputs = mechanism.input.apart(pair)
     sent = [
-        mechanism.encode_slots(np.broadcast_to(row, (samples, len(row))), bit_source(source), None, 1) for row in inputs
+        mechanism.encode_slots(
+            np.broadcast_to(row, (samples, len(row))), bit_source(source), None, 1
+        )
+        for row in inputs
     ]
     choices = []
-    for event, labels in _partitions(mechanism, sent, mechanism.input.truth(inputs), half):
+    for event, labels in _partitions(
+        mechanism, sent, mechanism.input.truth(inputs), half
+    ):
         for rows in (labels, labels[::-1]):
-            likely, unlikely = (np.bincount(row[:half], minlength=labels.max() + 1) for row in rows)
+            likely, unlikely = (
+                np.bincount(row[:half], minlength=labels.max() + 1) for row in rows
+            )
             # The event is made of the labels with the highest ratios, as many as give the best bound.
             order = np.argsort(-(likely + 0.5) / (unlikely + 0.5), kind="stable")
-            bounds = _log_ratio(np.cumsum(likely[order]), np.cumsum(unlikely[order]), half, share)
+            bounds = _log_ratio(
+                np.cumsum(likely[order]), np.cumsum(unlikely[order]), half, share
+            )
             best = int(np.argmax(bounds))
             choices.append((float(bounds[best]), event, order[: best + 1], rows))
     _, event, chosen, rows = max(choices, key=lambda choice: choice[0])
     hits, misses = (int(np.isin(row[half:], chosen).sum()) for row in rows)
-    return PairResult(name, event, hits, misses, float(_log_ratio(hits, misses, samples - half, share)))
+    return PairResult(
+        name,
+        event,
+        hits,
+        misses,
+        float(_log_ratio(hits, misses, samples - half, share)),
+    )
 
 
 def _log_ratio(likely: Any, unlikely: Any, count: int, share: float) -> Any:
     """log(p/q) for a lower bound p and an upper bound q (Clopper–Pearson), each wrong with probability `share`."""
     from scipy.stats import beta
 
-    low = np.where(likely > 0, beta.ppf(share, np.maximum(likely, 1), count - likely + 1), 0.0)
-    high = np.where(unlikely < count, beta.ppf(1 - share, unlikely + 1, np.maximum(count - unlikely, 1)), 1.0)
+    low = np.where(
+        likely > 0, beta.ppf(share, np.maximum(likely, 1), count - likely + 1), 0.0
+    )
+    high = np.where(
+        unlikely < count,
+        beta.ppf(1 - share, unlikely + 1, np.maximum(count - unlikely, 1)),
+        1.0,
+    )
     with np.errstate(divide="ignore"):
         return np.log(low) - np.log(high)
 
 
-def _partitions(mechanism: Mechanism, sent: list[Messages], inputs: Floats, half: int) -> Iterator[tuple[str, Labels]]:
+def _partitions(
+    mechanism: Mechanism, sent: list[Messages], inputs: Floats, half: int
+) -> Iterator[tuple[str, Labels]]:
     """Yield classifications of the messages as labels, (2, n), which may depend only on the first half of messages."""
     layout = sent[0].layout
     # Continuous messages, and very long ones, do not occur twice.
-    short = layout.message_bits <= _WORD_BITS and not any(isinstance(field, FloatField) for field in layout.fields)
+    short = layout.message_bits <= _WORD_BITS and not any(
+        isinstance(field, FloatField) for field in layout.fields
+    )
     if short:
         columns = zip(*(messages.columns for messages in sent), strict=True)
-        whole = np.hstack([np.concatenate(column).reshape(2 * len(sent[0]), -1).astype(np.int64) for column in columns])
-        yield "messages", np.unique(whole, axis=0, return_inverse=True)[1].reshape(2, -1)
+        whole = np.hstack(
+            [
+                np.concatenate(column).reshape(2 * len(sent[0]), -1).astype(np.int64)
+                for column in columns
+            ]
+        )
+        yield (
+            "messages",
+            np.unique(whole, axis=0, return_inverse=True)[1].reshape(2, -1),
+        )
     directions = np.stack([inputs[0] - inputs[1], *inputs], axis=1)
     chunks = row_chunks(len(sent[0]), mechanism.estimate_dim)
-    scores = np.array([np.vstack([mechanism.decode(rows[part]) @ directions for part in chunks]) for rows in sent])
+    scores = np.array(
+        [
+            np.vstack([mechanism.decode(rows[part]) @ directions for part in chunks])
+            for rows in sent
+        ]
+    )
     yield "projections on the difference", _bins(scores[:, :, 0], half, _BINS)
-    first, second = (_bins(scores[:, :, number], half, _BINS_PER_SIDE) for number in (1, 2))
+    first, second = (
+        _bins(scores[:, :, number], half, _BINS_PER_SIDE) for number in (1, 2)
+    )
     yield "projections on both vectors", first * (_BINS_PER_SIDE + 1) + second
 
 
@@ -179,5 +224,7 @@ def _bins(scores: Any, half: int, count: int) -> Labels:
     """The bin of each score, between quantiles of the first half."""
     # Equal scores of different messages may differ by rounding; they belong together.
     rounded = np.round(scores / (np.abs(scores[:, :half]).max() or 1.0), 9)
-    edges = np.unique(np.quantile(rounded[:, :half], np.linspace(0, 1, count + 1)[1:-1]))
+    edges = np.unique(
+        np.quantile(rounded[:, :half], np.linspace(0, 1, count + 1)[1:-1])
+    )
     return np.asarray(np.searchsorted(edges, rounded, side="right"))

@@ -38,7 +38,11 @@ class _Script:
     def words(self, count: int) -> Words:
         start = self.asked
         self.asked = self.asked + count
-        return np.zeros(count, dtype=np.uint64) if self.given is None else self.given[start : self.asked].copy()
+        return (
+            np.zeros(count, dtype=np.uint64)
+            if self.given is None
+            else self.given[start : self.asked].copy()
+        )
 
 
 def _encode(mechanism: Mechanism, row: Floats, source: _Script, count: int = 1) -> Ints:
@@ -69,14 +73,20 @@ class _Situation:
         for part in row_chunks(len(draws), self.mechanism.row_cost):
             words = np.tile(self.frozen, (part.stop - part.start, 1))
             words[:, places] = draws[part] << np.uint64(2)
-            parts.append(_encode(self.mechanism, self.row, _Script(words.reshape(-1)), len(words)))
+            parts.append(
+                _encode(
+                    self.mechanism, self.row, _Script(words.reshape(-1)), len(words)
+                )
+            )
         return np.concatenate(parts)
 
     def corners(self, boxes: list[Box], rng: np.random.Generator) -> Ints:
         """What is sent at all corners of the boxes and somewhere within, (boxes, corners + 1, width of an outcome)."""
         draws = []
         for box in boxes:
-            inner = tuple(int(rng.integers(low, high, endpoint=True)) for low, high in box)
+            inner = tuple(
+                int(rng.integers(low, high, endpoint=True)) for low, high in box
+            )
             draws += [*itertools.product(*box), inner]
         sent = self.encode(np.array(draws, dtype=np.uint64))
         return sent.reshape(len(boxes), -1, sent.shape[1])
@@ -110,17 +120,27 @@ def _situations(mechanism: Mechanism, rng: np.random.Generator) -> list[_Situati
     Each comes with other words and with their complements: if the words round zero, whose coordinates are all alike, to
     one side, the complements round it to the other, so that more than one case of the law is met whatever is drawn.
     """
-    held = [mechanism.input.read(**one) for one in mechanism.input.extremes(rng).values()]
+    held = [
+        mechanism.input.read(**one) for one in mechanism.input.extremes(rng).values()
+    ]
     if mechanism.row_cost >= _COSTLY:
         held = [held[0], held[-1]]
     rows = np.concatenate(held)
     inputs = np.concatenate([rows, mechanism.input.variations(rows)])
-    frozen = rng.integers(0, 1 << 64, size=_words_of(mechanism, inputs[0]), dtype=np.uint64)
-    return [_Situation(mechanism, row, words) for words in (frozen, ~frozen) for row in inputs]
+    frozen = rng.integers(
+        0, 1 << 64, size=_words_of(mechanism, inputs[0]), dtype=np.uint64
+    )
+    return [
+        _Situation(mechanism, row, words)
+        for words in (frozen, ~frozen)
+        for row in inputs
+    ]
 
 
 def check_encoder(
-    mechanism: Mechanism, rng: int | None = None, progress: Callable[[int, int], None] | None = None
+    mechanism: Mechanism,
+    rng: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> EncoderCheck:
     """Compare the encoder with the law of its integers, exactly; on a sample if there are too many cells.
 
@@ -144,7 +164,11 @@ def check_encoder(
     limit = max(_CELLS_AT_LEAST, min(_CELLS_AT_MOST, affordable))
     shares: defaultdict[tuple[int, bytes], set[Fraction]] = defaultdict(set)
     cells = 0
-    problem = "" if len(widths) == 1 else f"the number of random words depends on the vector: {sorted(widths)}"
+    problem = (
+        ""
+        if len(widths) == 1
+        else f"the number of random words depends on the vector: {sorted(widths)}"
+    )
     for number, situation in enumerate([] if problem else tried):
         followed = _outcomes(situation, law, limit, generator)
         if followed is None:
@@ -153,7 +177,11 @@ def check_encoder(
         draw, outcomes = followed
         cells = max(cells, len(outcomes))
         # A z that is orthogonal to v comes from itself alone, any other outcome from z and from −z.
-        scale = Fraction(1, 2) if law.kind == "half-space" and len(outcomes) == 1 else Fraction(1)
+        scale = (
+            Fraction(1, 2)
+            if law.kind == "half-space" and len(outcomes) == 1
+            else Fraction(1)
+        )
         for outcome, share in outcomes.items():
             shares[draw, outcome].add(share * scale)
         if progress is not None:
@@ -172,7 +200,11 @@ def _outcomes(
     """
     for case in _plausible_cases(situation, law, rng):
         count = law.cells(case)
-        places = range(count) if count <= limit else sorted(map(int, rng.choice(count, size=limit, replace=False)))
+        places = (
+            range(count)
+            if count <= limit
+            else sorted(map(int, rng.choice(count, size=limit, replace=False)))
+        )
         boxes = law.boxes(case, places)
         corners = situation.corners(boxes, rng)
         if not _all_same(corners):
@@ -196,13 +228,22 @@ def _outcomes(
     return None
 
 
-def _plausible_cases(situation: _Situation, law: Law | EitherLaw, rng: np.random.Generator) -> list[int]:
+def _plausible_cases(
+    situation: _Situation, law: Law | EitherLaw, rng: np.random.Generator
+) -> list[int]:
     """The cases that a few words do not rule out, because trying all cells of hundreds of cases takes long."""
     if law.cases == 1:
         return [0]
-    samples = [law.boxes(case, rng.integers(law.cells(case), size=_SAMPLE).tolist()) for case in range(law.cases)]
+    samples = [
+        law.boxes(case, rng.integers(law.cells(case), size=_SAMPLE).tolist())
+        for case in range(law.cases)
+    ]
     corners = situation.corners([box for boxes in samples for box in boxes], rng)
-    return [case for case, some in enumerate(np.split(corners, law.cases)) if _all_same(some)]
+    return [
+        case
+        for case, some in enumerate(np.split(corners, law.cases))
+        if _all_same(some)
+    ]
 
 
 def _all_same(corners: Ints) -> bool:

@@ -88,10 +88,20 @@ def certify(mechanism: Mechanism) -> str:
     """
     audit = exact_audit(mechanism)
     if not audit.holds:
-        raise ValueError(f"{mechanism.name} spends at least {audit.lower}, more than its epsilon = {audit.epsilon!r}")
+        raise ValueError(
+            f"{mechanism.name} spends at least {audit.lower}, more than its epsilon = {audit.epsilon!r}"
+        )
     decides = mechanism.layout.fields[0].name
     interval = [str(audit.lower), str(audit.upper)]
-    spent = (audit.epsilon, audit.messages, audit.total, decides, audit.law.to_dict(), _written(audit.ratio), interval)
+    spent = (
+        audit.epsilon,
+        audit.messages,
+        audit.total,
+        decides,
+        audit.law.to_dict(),
+        _written(audit.ratio),
+        interval,
+    )
     claim = (FORMAT, VERSION, mechanism.name, mechanism.digest(), *spent)
     return json.dumps(dict(zip(_FIELDS, claim, strict=True)), indent=1) + "\n"
 
@@ -111,11 +121,21 @@ def verify(text: str, mechanism: Mechanism | None = None) -> ExactAudit:
         data = read_json(text)
     except ValueError as error:
         raise ValueError(f"the certificate is not JSON: {error}") from error
-    if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") != VERSION:
-        raise ValueError(f"format must be {FORMAT!r}, version {VERSION}: this is not a certificate")
+    if (
+        not isinstance(data, dict)
+        or data.get("format") != FORMAT
+        or data.get("version") != VERSION
+    ):
+        raise ValueError(
+            f"format must be {FORMAT!r}, version {VERSION}: this is not a certificate"
+        )
     if set(data) != set(_FIELDS):
-        raise ValueError(f"a certificate must have the fields {', '.join(_FIELDS)}, got {', '.join(map(str, data))}")
-    epsilon, messages = (check_argument(name, data[name]) for name in ("epsilon", "messages"))
+        raise ValueError(
+            f"a certificate must have the fields {', '.join(_FIELDS)}, got {', '.join(map(str, data))}"
+        )
+    epsilon, messages = (
+        check_argument(name, data[name]) for name in ("epsilon", "messages")
+    )
     audit = _audit(law_from_dict(data["law"]), epsilon, messages)
     if not audit.holds:
         spent = f"at least {audit.lower}, more than its epsilon = {audit.epsilon!r}"
@@ -127,8 +147,13 @@ def verify(text: str, mechanism: Mechanism | None = None) -> ExactAudit:
     if data["ratio"] != _written(audit.ratio):
         raise ValueError("the certificate's ratio does not match its integers")
     if not _encloses(data["interval"], audit):
-        raise ValueError(f"the certificate's interval {data['interval']} does not enclose the logarithm of its ratio")
-    if mechanism is not None and json.loads(certify(mechanism)) | {"interval": data["interval"]} != data:
+        raise ValueError(
+            f"the certificate's interval {data['interval']} does not enclose the logarithm of its ratio"
+        )
+    if (
+        mechanism is not None
+        and json.loads(certify(mechanism)) | {"interval": data["interval"]} != data
+    ):
         raise ValueError("the certificate is for another mechanism")
     return audit
 
@@ -141,6 +166,8 @@ def _written(ratio: Fraction) -> list[str]:
 def _encloses(interval: Any, audit: ExactAudit) -> bool:
     """Whether two strings are decimal bounds of log(ratio), of at most 60 digits; the script has the same rule."""
     ends = interval if isinstance(interval, list) else []
-    if len(ends) != 2 or not all(isinstance(end, str) and _DECIMAL.fullmatch(end) for end in ends):
+    if len(ends) != 2 or not all(
+        isinstance(end, str) and _DECIMAL.fullmatch(end) for end in ends
+    ):
         return False
     return Decimal(ends[0]) <= audit.lower and audit.upper <= Decimal(ends[1])

@@ -63,7 +63,12 @@ class Cap:
         check_number("mass", self.mass, 1, TOTAL // 2, integer=True)
         check_number("inside", self.inside, self.mass + 1, TOTAL - 1, integer=True)
         gain = _gain(self.dim, self.mass, self.inside, self.on_sphere)
-        check_number("gain", self.gain, gain * (1 - _GAIN_TOLERANCE), gain * (1 + _GAIN_TOLERANCE))
+        check_number(
+            "gain",
+            self.gain,
+            gain * (1 - _GAIN_TOLERANCE),
+            gain * (1 + _GAIN_TOLERANCE),
+        )
 
     @classmethod
     def optimal(cls, dim: int, epsilon: float, on_sphere: bool = True) -> Self:
@@ -83,10 +88,14 @@ class Cap:
             return (mu - g) * (2 * dim + g * mu) - mu
 
         best = brentq(excess, -math.log(TOTAL), math.log(0.5), xtol=1e-15, rtol=1e-15)
-        return cls.of_mass(dim, epsilon, min(round(math.exp(best) * TOTAL), TOTAL // 2), on_sphere)
+        return cls.of_mass(
+            dim, epsilon, min(round(math.exp(best) * TOTAL), TOTAL // 2), on_sphere
+        )
 
     @classmethod
-    def of_mass(cls, dim: int, epsilon: float, mass: int, on_sphere: bool = True) -> Self:
+    def of_mass(
+        cls, dim: int, epsilon: float, mass: int, on_sphere: bool = True
+    ) -> Self:
         """The cap of a given mass, with all that ε allows inside."""
         odds = exp_lower(epsilon) * mass / (TOTAL - mass)
         inside = math.floor(TOTAL * odds / (1 + odds))
@@ -98,7 +107,11 @@ class Cap:
 
     def privacy_loss(self) -> float:
         """The logarithm of the ratio of the two levels of the density, rounded up to a double."""
-        return log_upper(Fraction(self.inside * (TOTAL - self.mass), self.mass * (TOTAL - self.inside)))
+        return log_upper(
+            Fraction(
+                self.inside * (TOTAL - self.mass), self.mass * (TOTAL - self.inside)
+            )
+        )
 
     @cached_property
     def threshold(self) -> float:
@@ -132,7 +145,9 @@ class Cap:
         tail = np.minimum(np.where(positive, upper, (1 - mass) * (1 - uniforms)), 0.5)
         along, across = _along_and_across(self.dim, tail, self.on_sphere)
         signed = np.where(positive, along, -along)
-        return draw_around(directions, signed, across, words, first + 2, to_length=self.on_sphere)
+        return draw_around(
+            directions, signed, across, words, first + 2, to_length=self.on_sphere
+        )
 
 
 def _gain(dim: int, mass: int, inside: int, on_sphere: bool) -> float:
@@ -149,12 +164,22 @@ def _partial_mean(dim: int, mass: float, on_sphere: bool) -> float:
     from scipy.special import betainccinv, betaincinv, poch
 
     if not on_sphere:
-        return math.exp(-dim * _threshold(dim, mass, on_sphere) ** 2 / 2) / math.sqrt(2 * math.pi * dim)
+        return math.exp(-dim * _threshold(dim, mass, on_sphere) ** 2 / 2) / math.sqrt(
+            2 * math.pi * dim
+        )
     half = (dim - 1) / 2
     # cos² and sin² of the angle each from its own inverse: either may be too small to be 1 minus the other.
     squared = betainccinv(0.5, half, 2 * mass)
-    log_sine = math.log1p(-squared) if squared < 0.5 else math.log(betaincinv(half, 0.5, 2 * mass))
-    return float(poch(half, 0.5)) * math.exp(half * log_sine) / (math.sqrt(math.pi) * 2 * half)
+    log_sine = (
+        math.log1p(-squared)
+        if squared < 0.5
+        else math.log(betaincinv(half, 0.5, 2 * mass))
+    )
+    return (
+        float(poch(half, 0.5))
+        * math.exp(half * log_sine)
+        / (math.sqrt(math.pi) * 2 * half)
+    )
 
 
 def _along_and_across(dim: int, tail: Floats, on_sphere: bool) -> tuple[Floats, Floats]:
@@ -167,4 +192,6 @@ def _along_and_across(dim: int, tail: Floats, on_sphere: bool) -> tuple[Floats, 
     if not on_sphere:
         return -ndtri(tail) / math.sqrt(dim), np.full(len(tail), 1 / math.sqrt(dim))
     half = (dim - 1) / 2
-    return np.sqrt(betainccinv(0.5, half, 2 * tail)), np.sqrt(betaincinv(half, 0.5, 2 * tail))
+    return np.sqrt(betainccinv(0.5, half, 2 * tail)), np.sqrt(
+        betaincinv(half, 0.5, 2 * tail)
+    )

@@ -69,13 +69,20 @@ class CapMechanism(Mechanism):
 
     def settle_cap(self, given: Mapping[str, Any], cap: Cap, **others: Any) -> None:
         """Keep the cap, and check it."""
-        self.settle(given, self.solved_class(**others, mass=cap.mass, inside=cap.inside, gain=cap.gain))
+        self.settle(
+            given,
+            self.solved_class(
+                **others, mass=cap.mass, inside=cap.inside, gain=cap.gain
+            ),
+        )
 
     @cached_property
     def cap(self) -> Cap:
         """The cap, whose gain is checked when it is made."""
         solved = self.solved
-        return Cap(self._cap_dim, solved.mass, solved.inside, solved.gain, self._on_sphere)
+        return Cap(
+            self._cap_dim, solved.mass, solved.inside, solved.gain, self._on_sphere
+        )
 
     @property
     def draw(self) -> Cap:
@@ -90,7 +97,11 @@ class CapMechanism(Mechanism):
     @property
     def largest_norm(self) -> float:
         """The largest norm of an honest v."""
-        return UNIT_NORMS[1] if self._on_sphere else 1 + _GAUSSIAN_EXCESS / math.sqrt(self.dim)
+        return (
+            UNIT_NORMS[1]
+            if self._on_sphere
+            else 1 + _GAUSSIAN_EXCESS / math.sqrt(self.dim)
+        )
 
     @cached_property
     def layout(self) -> Layout:
@@ -114,7 +125,9 @@ class CapMechanism(Mechanism):
         low = UNIT_NORMS[0] if self._on_sphere else 0.0
         high = self.largest_norm
         for row in np.flatnonzero(~((norms >= low) & (norms <= high))):
-            raise ValueError(f"message {row}: vector must have a norm in [{low:g}, {high:g}], got {norms[row]:g}")
+            raise ValueError(
+                f"message {row}: vector must have a norm in [{low:g}, {high:g}], got {norms[row]:g}"
+            )
 
     @property
     def row_cost(self) -> int:
@@ -123,11 +136,15 @@ class CapMechanism(Mechanism):
 
     def encode_batch(self, batch: Batch) -> Columns:
         """Encode checked rows."""
-        directions = random_directions(self.unit_ball(batch.rows, batch.report), batch.words[:, 0])
+        directions = random_directions(
+            self.unit_ball(batch.rows, batch.report), batch.words[:, 0]
+        )
         if self.projection is None:
             return (self.cap.draw(directions, batch.words),)
         matrices = streams.multiply_shift(batch.words[:, 1], MATRICES)
-        return self.cap.draw(self.projection.directions(directions, matrices), batch.words), matrices
+        return self.cap.draw(
+            self.projection.directions(directions, matrices), batch.words
+        ), matrices
 
     def _decoded(self, messages: Messages) -> Floats:
         vectors = messages.column("vector")
@@ -189,11 +206,16 @@ class PrivUnit(CapMechanism):
     """
 
     name = "privunit"
-    variants: ClassVar = {"PrivUnit": {}, "PrivUnit, bare hemisphere": {"split": "hemisphere"}}
+    variants: ClassVar = {
+        "PrivUnit": {},
+        "PrivUnit, bare hemisphere": {"split": "hemisphere"},
+    }
 
     solved_class = PrivUnitSolved
 
-    def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0, split: Split = "optimal") -> None:
+    def __init__(
+        self, dim: int, epsilon: float, *, clip: float = 1.0, split: Split = "optimal"
+    ) -> None:
         given = dict(locals())
         common = self.checked(dim=dim, epsilon=epsilon, clip=clip)
         if check_option("split", split, ("optimal", "hemisphere")) == "optimal":
@@ -226,4 +248,8 @@ class PrivUnitG(CapMechanism):
     def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0) -> None:
         given = dict(locals())
         common = self.checked(dim=dim, epsilon=epsilon, clip=clip)
-        self.settle_cap(given, Cap.optimal(common["dim"], common["epsilon"], on_sphere=False), **common)
+        self.settle_cap(
+            given,
+            Cap.optimal(common["dim"], common["epsilon"], on_sphere=False),
+            **common,
+        )

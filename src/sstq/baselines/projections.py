@@ -60,14 +60,25 @@ class Projection:
         """
         k = self.projected
         d = self.dim
-        seeds = streams.words_of(self.seed, "project", matrices.astype(np.uint64)).tolist()
+        seeds = streams.words_of(
+            self.seed, "project", matrices.astype(np.uint64)
+        ).tolist()
         height = max(1, _BLOCK_ENTRIES // d)
         for group in row_chunks(len(seeds), 2 * min(k, height) * d):
             for block, start in enumerate(range(0, k, height)):
                 rows = slice(start, min(start + height, k))
                 entries = (rows.stop - rows.start) * d
-                words = np.stack([streams.words(seed, f"g{block}", -(-entries // 2)) for seed in seeds[group]])
-                yield group, rows, gaussians(words)[:, :entries].reshape(len(words), -1, d)
+                words = np.stack(
+                    [
+                        streams.words(seed, f"g{block}", -(-entries // 2))
+                        for seed in seeds[group]
+                    ]
+                )
+                yield (
+                    group,
+                    rows,
+                    gaussians(words)[:, :entries].reshape(len(words), -1, d),
+                )
 
 
 def gaussians(words: Words) -> Floats32:
@@ -77,8 +88,12 @@ def gaussians(words: Words) -> Floats32:
     angle 2π·l/2^32; cosine, then sine.
     """
     # The sum may round up to 2^32, and the radius is then a harmless 0; it is never infinite.
-    uniform = ((words >> np.uint64(32)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-32)
-    angle = (words & np.uint64(0xFFFFFFFF)).astype(np.float32) * np.float32(2 * math.pi / 2**32)
+    uniform = (
+        (words >> np.uint64(32)).astype(np.float32) + np.float32(0.5)
+    ) * np.float32(2.0**-32)
+    angle = (words & np.uint64(0xFFFFFFFF)).astype(np.float32) * np.float32(
+        2 * math.pi / 2**32
+    )
     radius = np.sqrt(np.float32(-2) * np.log(uniform))
     numbers = np.empty((*words.shape, 2), dtype=np.float32)
     np.multiply(radius, np.cos(angle), out=numbers[..., 0])

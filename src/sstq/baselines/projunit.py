@@ -69,19 +69,35 @@ class ProjUnit(CapMechanism):
     alignment: float
 
     def __init__(
-        self, dim: int, epsilon: float, *, clip: float = 1.0, projected: int | None = None, seed: int = 0
+        self,
+        dim: int,
+        epsilon: float,
+        *,
+        clip: float = 1.0,
+        projected: int | None = None,
+        seed: int = 0,
     ) -> None:
         given = dict(locals())
         common = self.checked(dim=dim, epsilon=epsilon, clip=clip, seed=seed)
         k = min(common["dim"], _DEFAULT_PROJECTED) if projected is None else projected
         k = check_number("projected", k, 2, common["dim"], integer=True)
         cap = Cap.optimal(k, common["epsilon"])
-        self.settle_cap(given, cap, **common, projected=k, projection="gaussian", alignment=mean_chi(k))
+        self.settle_cap(
+            given,
+            cap,
+            **common,
+            projected=k,
+            projection="gaussian",
+            alignment=mean_chi(k),
+        )
 
     def check_solved(self) -> None:
         """Refuse solved values that do not belong together."""
         check_number("projected", self.projected, 2, self.dim, integer=True)
-        low, high = (mean_chi(self.projected) * (1 + way * _ALIGNMENT_TOLERANCE) for way in (-1, 1))
+        low, high = (
+            mean_chi(self.projected) * (1 + way * _ALIGNMENT_TOLERANCE)
+            for way in (-1, 1)
+        )
         check_number("alignment", self.alignment, low, high)
 
     @cached_property
@@ -96,7 +112,9 @@ class ProjUnit(CapMechanism):
     @cached_property
     def layout(self) -> Layout:
         """A message is v, in single precision, and the number of the matrix."""
-        return Layout((FloatField("vector", count=self.projected), Field("matrix", MATRICES)))
+        return Layout(
+            (FloatField("vector", count=self.projected), Field("matrix", MATRICES))
+        )
 
     @property
     def words_each(self) -> int:

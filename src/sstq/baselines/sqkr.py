@@ -90,15 +90,25 @@ class SignEstimator(DenseEstimator):
     def add(self, state: Ints, messages: Messages, times: Ints | None) -> None:
         """Count the signs."""
         if self.k is not None:
-            np.add.at(state, self.indices_and_bits(messages), 1 if times is None else times[:, None])
+            np.add.at(
+                state,
+                self.indices_and_bits(messages),
+                1 if times is None else times[:, None],
+            )
             return
         ones = self._dense_bits(messages).sum(axis=0, dtype=np.int64)
         state += np.stack([len(messages) - ones, ones], axis=1)
 
     def indices_and_bits(self, messages: Messages) -> tuple[Ints, Ints]:
         """The coordinate and the bit of each draw of subsampled messages, both (n, k)."""
-        index = messages.column("index").reshape(len(messages), self.k or 1).astype(np.int64)
-        return index, messages.column("bits").astype(np.int64)[:, None] >> np.arange(index.shape[1]) & 1
+        index = (
+            messages.column("index")
+            .reshape(len(messages), self.k or 1)
+            .astype(np.int64)
+        )
+        return index, messages.column("bits").astype(np.int64)[:, None] >> np.arange(
+            index.shape[1]
+        ) & 1
 
     def _dense_bits(self, messages: Messages) -> Column:
         return messages.column("bits").reshape(len(messages), self.frame.size)
@@ -109,18 +119,27 @@ class SignEstimator(DenseEstimator):
         if self.k is None:
             dense = self._dense_bits(messages)
             for part in row_chunks(len(dense), self.frame.size):
-                sums[part] = self.frame.synthesize((2.0 * dense[part] - 1) * self.frame.redundancy)
+                sums[part] = self.frame.synthesize(
+                    (2.0 * dense[part] - 1) * self.frame.redundancy
+                )
         else:
-            for index, bit in zip(*(each.T for each in self.indices_and_bits(messages)), strict=True):
+            for index, bit in zip(
+                *(each.T for each in self.indices_and_bits(messages)), strict=True
+            ):
                 sums += self.frame.rows(index) * (2.0 * bit[:, None] - 1)
         return sums * (self.frame.dim * self.scale)
 
     def estimate(self, sums: Sums) -> Estimate:
         """The mean, by one synthesis."""
         total = (sums.state[:, 1] - sums.state[:, 0]) * self.scale
-        value = np.asarray(self.frame.synthesize(total[None] * (self.frame.size / sums.count))[0], dtype=np.float64)
+        value = np.asarray(
+            self.frame.synthesize(total[None] * (self.frame.size / sums.count))[0],
+            dtype=np.float64,
+        )
         sent = sums.state.sum(axis=1).astype(np.float64)
-        diagonal = self.frame.column_power(sent) * ((self.frame.dim * self.scale) ** 2 / sums.count)
+        diagonal = self.frame.column_power(sent) * (
+            (self.frame.dim * self.scale) ** 2 / sums.count
+        )
         return self.averaged(sums, value, diagonal + self.cross * value**2)
 
 
@@ -191,13 +210,22 @@ class SQKR(KashinMechanism):
         given = dict(locals())
         common = self.checked(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
         check_option("variant", variant, ("subsampled", "dense"))
-        framed, chosen, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, steps, frame, kashin)
+        framed, chosen, recipe = solve_kashin(
+            common["dim"], frame_size, frame_seed, level, steps, frame, kashin
+        )
         if variant == "subsampled" and k is None:
             k = _best_k(common["dim"], common["epsilon"], recipe.bound(chosen))
         bits = _token_bits(variant, k)
         channel = flat_channel_of_size(1 << bits, common["epsilon"])
-        drawn: dict[str, Any] = {"own": channel.own, "other": channel.other, "k": None if k is None else bits}
-        self.settle(given, SQKRSolved(**common, **framed, **drawn, variant=variant, coin="private"))
+        drawn: dict[str, Any] = {
+            "own": channel.own,
+            "other": channel.other,
+            "k": None if k is None else bits,
+        }
+        self.settle(
+            given,
+            SQKRSolved(**common, **framed, **drawn, variant=variant, coin="private"),
+        )
 
     @cached_property
     def channel(self) -> FlatChannel:
@@ -218,7 +246,9 @@ class SQKR(KashinMechanism):
         """The bits, and the coordinates unless all are sent."""
         if self.k is None:
             return Layout((Field("bits", 2, self.frame.size),))
-        return Layout((Field("bits", 1 << self.k), Field("index", self.frame.size, self.k)))
+        return Layout(
+            (Field("bits", 1 << self.k), Field("index", self.frame.size, self.k))
+        )
 
     @cached_property
     def estimator(self) -> SignEstimator:
@@ -228,7 +258,11 @@ class SQKR(KashinMechanism):
     @property
     def uncountable(self) -> str:
         """Dense messages have a bit per coordinate of the frame."""
-        return "dense messages have one bit per coordinate, and hardly two are equal" if self.k is None else ""
+        return (
+            "dense messages have one bit per coordinate, and hardly two are equal"
+            if self.k is None
+            else ""
+        )
 
     @property
     def words_each(self) -> int:
@@ -244,7 +278,9 @@ class SQKR(KashinMechanism):
     @property
     def gain(self) -> float:
         """The gain g, with E[z_l | v] = g·v_l."""
-        return self.channel.gain * (_central_binomial(self.frame.size // 2) if self.k is None else 1.0)
+        return self.channel.gain * (
+            _central_binomial(self.frame.size // 2) if self.k is None else 1.0
+        )
 
     @property
     def cross(self) -> float:
@@ -277,7 +313,12 @@ class SQKR(KashinMechanism):
         v = halves * 2.0**-31 - 1 < self._coefficients(batch)
         raw = np.ascontiguousarray(words[:, rounding:-1]).view(np.uint8)
         z = np.unpackbits(raw, axis=1, count=size, bitorder="little")
-        outside = self.channel.sample(np.zeros(len(words), dtype=np.int64), channel_words(words[:, -1])) == 1
+        outside = (
+            self.channel.sample(
+                np.zeros(len(words), dtype=np.int64), channel_words(words[:, -1])
+            )
+            == 1
+        )
         turn_to_side(z, v, outside)
         return (z[:, 0] if size == 1 else z,)
 
@@ -294,7 +335,10 @@ class SQKR(KashinMechanism):
     def row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact for every representation."""
         coefficients, _ = represent(self.frame, self.kashin, self.unit_ball(rows))
-        mean = np.asarray(self.frame.synthesize(coefficients.astype(np.float64) * self.bound), dtype=np.float64)
+        mean = np.asarray(
+            self.frame.synthesize(coefficients.astype(np.float64) * self.bound),
+            dtype=np.float64,
+        )
         power = (self.dim * self.decoding_scale) ** 2 * self.sent
         return mean, power + (self.cross - 1) * np.sum(mean**2, axis=1)
 
@@ -308,7 +352,9 @@ def _token_bits(variant: str, k: Any) -> int:
     return 1
 
 
-def turn_to_side(z: NDArray[np.uint8], v: NDArray[np.bool_], outside: NDArray[np.bool_]) -> None:
+def turn_to_side(
+    z: NDArray[np.uint8], v: NDArray[np.bool_], outside: NDArray[np.bool_]
+) -> None:
     """Turn rows of z to their opposites, in place, so that ⟨z, v⟩ < 0 where outside and > 0 elsewhere; zero stays."""
     excess = 2 * np.count_nonzero(z != v, axis=1) - z.shape[1]
     z ^= ((excess != 0) & ((excess > 0) != outside)).astype(np.uint8)[:, None]
@@ -319,7 +365,10 @@ def _central_binomial(half: int) -> float:
     if half < 512:
         return math.comb(2 * half, half) / (1 << 2 * half)
     t = 1 / half
-    series = 1 + t * (-1 / 8 + t * (1 / 128 + t * (5 / 1024 + t * (-21 / 32768 + t * (-399 / 262144)))))
+    series = 1 + t * (
+        -1 / 8
+        + t * (1 / 128 + t * (5 / 1024 + t * (-21 / 32768 + t * (-399 / 262144))))
+    )
     return series / math.sqrt(math.pi * half)
 
 

@@ -77,7 +77,9 @@ class VqSGD(Mechanism):
 
     solved: VqSGDSolved
 
-    def __init__(self, dim: int, epsilon: float, *, clip: float = 1.0, messages: int = 1) -> None:
+    def __init__(
+        self, dim: int, epsilon: float, *, clip: float = 1.0, messages: int = 1
+    ) -> None:
         given = dict(locals())
         common = self.checked(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
         channel = flat_channel_of_size(2 * common["dim"], common["epsilon"])
@@ -86,7 +88,9 @@ class VqSGD(Mechanism):
     @cached_property
     def channel(self) -> FlatChannel:
         """Randomized response on the 2d vertices."""
-        return FlatChannel(self.epsilon, 2 * self.dim, self.solved.own, self.solved.other)
+        return FlatChannel(
+            self.epsilon, 2 * self.dim, self.solved.own, self.solved.other
+        )
 
     @property
     def draw(self) -> FlatChannel:
@@ -106,7 +110,9 @@ class VqSGD(Mechanism):
     @cached_property
     def estimator(self) -> FrameEstimator:
         """Sums of the signs of every coordinate."""
-        return FrameEstimator(self, self.frame, SIGNS, self.decoding_scale, _index_and_code)
+        return FrameEstimator(
+            self, self.frame, SIGNS, self.decoding_scale, _index_and_code
+        )
 
     @property
     def decoding_scale(self) -> float:
@@ -126,7 +132,9 @@ class VqSGD(Mechanism):
 
     def row_error(self, rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Exact: ‖x̂‖² is the same for all messages."""
-        return self.unbiased_error(rows, self.dim * (self.clip / self.channel.gain) ** 2)
+        return self.unbiased_error(
+            rows, self.dim * (self.clip / self.channel.gain) ** 2
+        )
 
 
 def _index_and_code(messages: Messages) -> tuple[Column, Column]:

@@ -32,8 +32,16 @@ from sstq.cli.try_ import try_
 __all__ = ["app", "main"]
 
 # Of modules that are missing, the extra that installs them.
-_EXTRAS = {"cryptography": "client"} | dict.fromkeys(("fastapi", "pydantic", "sqlalchemy", "uvicorn"), "service")
-_USAGE = (WrongUsage, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
+_EXTRAS = {"cryptography": "client"} | dict.fromkeys(
+    ("fastapi", "pydantic", "sqlalchemy", "uvicorn"), "service"
+)
+_USAGE = (
+    WrongUsage,
+    FileNotFoundError,
+    FileExistsError,
+    IsADirectoryError,
+    NotADirectoryError,
+)
 # Click's UsageError, wherever typer keeps it: newer versions bring a click of their own.
 _PARSER_ERROR: Any = typer.BadParameter.__bases__[0]
 
@@ -80,7 +88,11 @@ class CommandGroup(PlainFlags, TyperGroup):
             typed = _as_typed(error, self.commands[ctx.invoked_subcommand])
             missing = str(getattr(error, "name", None))
             extra = _EXTRAS.get(missing)
-            complain(f"this needs {missing}: pip install 'sstq[{extra}]'" if extra else typed or error)
+            complain(
+                f"this needs {missing}: pip install 'sstq[{extra}]'"
+                if extra
+                else typed or error
+            )
             raise typer.Exit(2 if typed or isinstance(error, _USAGE) else 1) from error
 
 
@@ -100,25 +112,40 @@ def _as_typed(error: Exception, command: Any) -> str | None:
     about: Any = error.__cause__ if isinstance(error, WrongUsage) else error
     for parameter in command.params:
         if parameter.name == getattr(about, "argument", ""):
-            typed = next((name for name in parameter.opts if name.startswith("--")), str(parameter.name).upper())
+            typed = next(
+                (name for name in parameter.opts if name.startswith("--")),
+                str(parameter.name).upper(),
+            )
             return f"{typed} {about.problem}"
     return None
 
 
 def _paragraphs(text: str | None) -> str:
     """Return a help text with one line per paragraph, which the terminal wraps, and without rich's markup."""
-    lines = (" ".join(paragraph.split()) for paragraph in (text or "").strip().split("\n\n"))
+    lines = (
+        " ".join(paragraph.split()) for paragraph in (text or "").strip().split("\n\n")
+    )
     return "\n\n".join(lines).replace("[", r"\[")
 
 
 def _group(text: str, panels: dict[str | None, Any], **settings: Any) -> typer.Typer:
     """Return a group of functions as commands by panel: their docstrings are the help."""
-    settings |= {"no_args_is_help": True, "rich_markup_mode": "rich", "help": _paragraphs(text)}
+    settings |= {
+        "no_args_is_help": True,
+        "rich_markup_mode": "rich",
+        "help": _paragraphs(text),
+    }
     group = typer.Typer(cls=CommandGroup, **settings)
     for panel, commands in panels.items():
         for command in commands:
-            name = command.__name__.rstrip("_")  # which would be a word of Python, as in try_
-            group.command(name, cls=Command, help=_paragraphs(command.__doc__), rich_help_panel=panel)(command)
+            # which would be a word of Python, as in try_
+            name = command.__name__.rstrip("_")
+            group.command(
+                name,
+                cls=Command,
+                help=_paragraphs(command.__doc__),
+                rich_help_panel=panel,
+            )(command)
     return group
 
 
@@ -142,9 +169,18 @@ app = _group(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _module, _panel in ((survey, "Plan"), (study, "Collect"), (campaign, "Serve"), (audit, "Check")):
+for _module, _panel in (
+    (survey, "Plan"),
+    (study, "Collect"),
+    (campaign, "Serve"),
+    (audit, "Check"),
+):
     _name = _module.__name__.rpartition(".")[2]
-    app.add_typer(_group(_module.HELP, {None: _module.COMMANDS}), name=_name, rich_help_panel=_panel)
+    app.add_typer(
+        _group(_module.HELP, {None: _module.COMMANDS}),
+        name=_name,
+        rich_help_panel=_panel,
+    )
 
 
 def _print_version(wanted: bool) -> None:
@@ -158,7 +194,13 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, option("Show the version and exit.", "--version", callback=_print_version, is_eager=True)
+        bool,
+        option(
+            "Show the version and exit.",
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+        ),
     ] = False,
 ) -> None:
     """Read the options that come before a command."""

@@ -29,18 +29,35 @@ if TYPE_CHECKING:
 def aggregate(
     messages: Annotated[
         list[str],
-        argument("Aggregate these message files; Parquet also at s3://, gs://, https://.", metavar="MESSAGES..."),
+        argument(
+            "Aggregate these message files; Parquet also at s3://, gs://, https://.",
+            metavar="MESSAGES...",
+        ),
     ],
     mechanism: MechanismOption,
-    output: Annotated[Path, output_option("Write the mean, its errors and a summary to this folder.")],
+    output: Annotated[
+        Path, output_option("Write the mean, its errors and a summary to this folder.")
+    ],
     state: Annotated[
-        Path | None, option("Save the progress in this file.", show_default="state.npz in the output folder")
+        Path | None,
+        option(
+            "Save the progress in this file.",
+            show_default="state.npz in the output folder",
+        ),
     ] = None,
-    counts: Annotated[bool, option("Read tables of counts, not messages (sstq sql).", "--counts")] = False,
+    counts: Annotated[
+        bool, option("Read tables of counts, not messages (sstq sql).", "--counts")
+    ] = False,
     query: Annotated[
-        str | None, option("Read the counts of this query of DuckDB or SQLite files.", metavar="SQL")
+        str | None,
+        option(
+            "Read the counts of this query of DuckDB or SQLite files.", metavar="SQL"
+        ),
     ] = None,
-    by: Annotated[str | None, option("Estimate one mean per group of this column.", metavar="COLUMN")] = None,
+    by: Annotated[
+        str | None,
+        option("Estimate one mean per group of this column.", metavar="COLUMN"),
+    ] = None,
     plot: PlotOption = None,
     verbose: VerboseOption = False,
     force: ForceOption = False,
@@ -88,7 +105,9 @@ def aggregate(
     if repeated:
         note(f"{repeated} of {len(messages)} files were already counted and skipped")
     means = {label: part.mean() for label, part in sums.of.items()}
-    simulated = known_simulated(any(mean.simulated for mean in means.values()), sums.sources)
+    simulated = known_simulated(
+        any(mean.simulated for mean in means.values()), sums.sources
+    )
     report(shared, means, by, simulated, output, verbose)
     if plot is not None:
         from sstq.plots.estimates import draw_means
@@ -99,7 +118,9 @@ def aggregate(
 def _check_options(mechanism: "Mechanism", by: str | None, state: Path | None) -> None:
     if by is not None and "by" not in mechanism.input.file_options:
         takes = f"this mechanism takes {mechanism.input.takes}"
-        raise WrongUsage(f"--by must be left out: {takes}; count each group by itself, with WHERE")
+        raise WrongUsage(
+            f"--by must be left out: {takes}; count each group by itself, with WHERE"
+        )
     if by is not None and state is not None:
         raise WrongUsage("--state is for one mean; with --by pass all files at once")
 
@@ -107,13 +128,19 @@ def _check_options(mechanism: "Mechanism", by: str | None, state: Path | None) -
 class _Sums:
     """The sums of each label of the column `by`; without one, those of all people, whose label is empty."""
 
-    def __init__(self, mechanism: "Mechanism", by: str | None, state: Path | None) -> None:
+    def __init__(
+        self, mechanism: "Mechanism", by: str | None, state: Path | None
+    ) -> None:
         self.mechanism = mechanism
         self.by = by
         self.of: dict[str, Aggregator[Estimate]] = {}
         self.sources: set[str] = set()
         if by is None:
-            self.of[""] = mechanism.aggregator() if state is None else mechanism.load_aggregator(state)
+            self.of[""] = (
+                mechanism.aggregator()
+                if state is None
+                else mechanism.load_aggregator(state)
+            )
             self.sources = self.of[""]._sources
 
     def add_messages(self, path: str) -> bool:
@@ -169,7 +196,9 @@ class _Sums:
             return
         labels = np.asarray(table[self.by], dtype=object)
         if any(label is None or label == "" for label in labels):
-            raise ValueError(f"the column {self.by!r} must not have nulls or empty labels; fill or drop them first")
+            raise ValueError(
+                f"the column {self.by!r} must not have nulls or empty labels; fill or drop them first"
+            )
         names = (COUNT, *(field.name for field in self.mechanism.counted_layout.fields))
         arrays = {name: np.asarray(table[name]) for name in names}
         for label, rows in _split(labels.astype(str)):
@@ -181,4 +210,8 @@ def _split(labels: Any) -> Iterator[tuple[str, Any]]:
     import numpy as np
 
     names, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    yield from zip(names.tolist(), np.split(np.argsort(codes, kind="stable"), np.cumsum(counts)[:-1]), strict=True)
+    yield from zip(
+        names.tolist(),
+        np.split(np.argsort(codes, kind="stable"), np.cumsum(counts)[:-1]),
+        strict=True,
+    )

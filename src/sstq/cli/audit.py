@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sstq.cli.common import ForceOption, argument, check_output, option, output_option, read_mechanism, write_text
+from sstq.cli.common import (
+    ForceOption,
+    argument,
+    check_output,
+    option,
+    output_option,
+    read_mechanism,
+    write_text,
+)
 from sstq.cli.terminal import Facts, complain, progress, show_facts, show_table, warn
 
 if TYPE_CHECKING:
@@ -13,8 +21,13 @@ if TYPE_CHECKING:
 
 HELP = "Check the privacy claim, exactly from the integers or from messages alone."
 
-_Spec = Annotated[Path, argument("Audit the mechanism in this JSON file (sstq spec).", metavar="SPEC")]
-_Seed = Annotated[int | None, option("Repeat an audit with this seed instead of secret randomness.", min=0)]
+_Spec = Annotated[
+    Path, argument("Audit the mechanism in this JSON file (sstq spec).", metavar="SPEC")
+]
+_Seed = Annotated[
+    int | None,
+    option("Repeat an audit with this seed instead of secret randomness.", min=0),
+]
 
 
 def exact(spec: _Spec, seed: _Seed = None) -> None:
@@ -30,28 +43,40 @@ def exact(spec: _Spec, seed: _Seed = None) -> None:
     mechanism = read_mechanism(spec)
     audit = exact_audit(mechanism)
     with progress("Testing the encoder", 1) as advance:
-        check = check_encoder(mechanism, rng=seed, progress=lambda _, total: advance(1 / total))
+        check = check_encoder(
+            mechanism, rng=seed, progress=lambda _, total: advance(1 / total)
+        )
     how_many = "all" if check.complete else f"a sample of {check.cells}"
     show_facts(
         str(spec),
         [
             ("mechanism", mechanism.name),
             *_exact_facts(audit),
-            ("encoder follows the integers", check.problem or f"yes, in {check.situations} situations"),
-            ("outcomes tried in each", f"{how_many}, at both ends of their words and within"),
+            (
+                "encoder follows the integers",
+                check.problem or f"yes, in {check.situations} situations",
+            ),
+            (
+                "outcomes tried in each",
+                f"{how_many}, at both ends of their words and within",
+            ),
             ("largest ratio met", f"{float(check.ratio):.12g}"),
             ("random words per message", check.words),
             ("digest", mechanism.digest()),
         ],
     )
     if check.problem or not audit.holds:
-        complain(check.problem or f"the integers spend more than epsilon = {audit.epsilon!r}")
+        complain(
+            check.problem or f"the integers spend more than epsilon = {audit.epsilon!r}"
+        )
         raise typer.Exit(1)
 
 
 def empirical(
     spec: _Spec,
-    samples: Annotated[int, option("Encode each input of a pair this many times.", min=100)] = 20_000,
+    samples: Annotated[
+        int, option("Encode each input of a pair this many times.", min=100)
+    ] = 20_000,
     seed: _Seed = None,
 ) -> None:
     """Bound ε from below by messages alone, treating the encoder as a black box.
@@ -65,11 +90,16 @@ def empirical(
 
     mechanism = read_mechanism(spec)
     with progress("Encoding", 1) as advance:
-        audit = empirical_audit(mechanism, samples, rng=seed, progress=lambda _, total: advance(1 / total))
+        audit = empirical_audit(
+            mechanism, samples, rng=seed, progress=lambda _, total: advance(1 / total)
+        )
     show_table(
         str(spec),
         ["pair", "event is a set of", "likely", "unlikely", "epsilon is at least"],
-        [[r.pair, r.event, r.likely, r.unlikely, f"{r.bound:.4g}"] for r in audit.results],
+        [
+            [r.pair, r.event, r.likely, r.unlikely, f"{r.bound:.4g}"]
+            for r in audit.results
+        ],
         caption=f"likely, unlikely: how many of {audit.tested} messages fell into the event. All bounds hold together.",
     )
     facts: Facts = [
@@ -81,7 +111,9 @@ def empirical(
     ]
     show_facts("verdict", facts)
     if audit.reach <= audit.epsilon:
-        warn(f"{samples} messages cannot show an ε above {audit.reach:.3g}: pass more --samples to test this ε")
+        warn(
+            f"{samples} messages cannot show an ε above {audit.reach:.3g}: pass more --samples to test this ε"
+        )
     if audit.violation:
         complain("the messages contradict the claim")
         raise typer.Exit(1)
@@ -89,7 +121,9 @@ def empirical(
 
 def certify(
     spec: _Spec,
-    output: Annotated[Path, output_option("Write the certificate to this file.")] = Path("certificate.json"),
+    output: Annotated[
+        Path, output_option("Write the certificate to this file.")
+    ] = Path("certificate.json"),
     force: ForceOption = False,
 ) -> None:
     """Write a certificate with the integer weights and their exact ε, which can be verified without this library.
@@ -103,8 +137,16 @@ def certify(
 
 
 def verify(
-    certificate: Annotated[Path, argument("Verify this file, written by sstq audit certify.", metavar="CERTIFICATE")],
-    spec: Annotated[Path | None, argument("Check that it certifies this mechanism.", metavar="[SPEC]")] = None,
+    certificate: Annotated[
+        Path,
+        argument(
+            "Verify this file, written by sstq audit certify.", metavar="CERTIFICATE"
+        ),
+    ],
+    spec: Annotated[
+        Path | None,
+        argument("Check that it certifies this mechanism.", metavar="[SPEC]"),
+    ] = None,
 ) -> None:
     """Verify a certificate and, if a mechanism is given, that it certifies that mechanism.
 
@@ -118,7 +160,10 @@ def verify(
     mechanism = None if spec is None else read_mechanism(spec)
     audit = verified(certificate.read_text(encoding="utf-8"), mechanism)
     belongs = "not asked" if mechanism is None else f"yes, digest {mechanism.digest()}"
-    show_facts(str(certificate), [("valid", "yes"), ("of this mechanism", belongs), *_exact_facts(audit)])
+    show_facts(
+        str(certificate),
+        [("valid", "yes"), ("of this mechanism", belongs), *_exact_facts(audit)],
+    )
 
 
 COMMANDS = (exact, empirical, certify, verify)

@@ -17,11 +17,20 @@ from sstq.cli.terminal import progress, show_facts, warn
 
 def clip(
     vectors: Annotated[
-        list[Path], argument("Take the norms of these vectors, such as public data.", metavar="VECTORS...")
+        list[Path],
+        argument(
+            "Take the norms of these vectors, such as public data.",
+            metavar="VECTORS...",
+        ),
     ],
     mechanism: MechanismOption,
     clients: Annotated[
-        int | None, option("The number of clients of the mean.", min=1, show_default="as many as vectors")
+        int | None,
+        option(
+            "The number of clients of the mean.",
+            min=1,
+            show_default="as many as vectors",
+        ),
     ] = None,
     columns: ColumnsOption = None,
     no_header: NoHeaderOption = False,
@@ -51,8 +60,14 @@ def clip(
         [
             ("clip", f"{choice.clip:.4g}"),
             ("vectors clipped", f"{100 * choice.clipped:.3g} %"),
-            ("error of the mean", f"{choice.error:.4g} (bias at most {choice.bias:.4g}, noise {choice.noise:.4g})"),
-            *((f"quantile {q:g} of the norms", f"{np.quantile(norms, q):.4g}") for q in (0.5, 0.9)),
+            (
+                "error of the mean",
+                f"{choice.error:.4g} (bias at most {choice.bias:.4g}, noise {choice.noise:.4g})",
+            ),
+            *(
+                (f"quantile {q:g} of the norms", f"{np.quantile(norms, q):.4g}")
+                for q in (0.5, 0.9)
+            ),
         ],
     )
     if choice.note:

@@ -44,12 +44,25 @@ def output_option(text: str) -> Any:
     return typer.Option("--output", "-o", help=text)
 
 
-MechanismOption = Annotated[Path, option("Use the mechanism in this JSON file (sstq spec).", "--mechanism", "-m")]
-ColumnsOption = Annotated[str | None, option("Read these columns, such as age,bmi; or one list column of Parquet.")]
-NoHeaderOption = Annotated[bool, option("Take the first line of CSV files for a person.", "--no-header")]
-BoundsOption = Annotated[Path | None, option('Take vectors in the units of this JSON file: {"age": [0, 110], …}.')]
+MechanismOption = Annotated[
+    Path,
+    option("Use the mechanism in this JSON file (sstq spec).", "--mechanism", "-m"),
+]
+ColumnsOption = Annotated[
+    str | None,
+    option("Read these columns, such as age,bmi; or one list column of Parquet."),
+]
+NoHeaderOption = Annotated[
+    bool, option("Take the first line of CSV files for a person.", "--no-header")
+]
+BoundsOption = Annotated[
+    Path | None,
+    option('Take vectors in the units of this JSON file: {"age": [0, 110], …}.'),
+]
 VerboseOption = Annotated[bool, option("Show all facts.", "--verbose", "-v")]
-PlotOption = Annotated[Path | None, option("Draw the result to this picture: .png, .svg or .pdf.")]
+PlotOption = Annotated[
+    Path | None, option("Draw the result to this picture: .png, .svg or .pdf.")
+]
 ForceOption = Annotated[bool, option("Overwrite existing files.", "--force")]
 
 
@@ -61,7 +74,9 @@ def refuse_empty_variables(*names: str) -> None:
     """Refuse variables of the environment that are set to nothing, which Typer takes for variables that are not set."""
     for name in names:
         if os.environ.get(name) == "":
-            raise WrongUsage(f"{name} must have a value, got ''; to go without, run: unset {name}")
+            raise WrongUsage(
+                f"{name} must have a value, got ''; to go without, run: unset {name}"
+            )
 
 
 @contextmanager
@@ -81,7 +96,9 @@ def split(columns: str | None) -> list[str] | None:
 def chosen(columns: str | None, no_header: bool) -> list[str] | None:
     """The names of columns; none of a file without a header."""
     if no_header and columns is not None:
-        raise WrongUsage("--columns must be left out with --no-header: columns are found by their names")
+        raise WrongUsage(
+            "--columns must be left out with --no-header: columns are found by their names"
+        )
     return [] if no_header else split(columns)
 
 
@@ -96,7 +113,9 @@ def read_bounds(path: Path | None) -> dict[str, Any] | None:
     except ValueError as error:
         raise WrongUsage(f"--bounds {path} is not JSON: {error}") from error
     if not isinstance(ranges, dict):
-        raise WrongUsage(f'--bounds {path} must be {{"column": [low, high], …}}, got {type(ranges).__name__}')
+        raise WrongUsage(
+            f'--bounds {path} must be {{"column": [low, high], …}}, got {type(ranges).__name__}'
+        )
     return ranges
 
 
@@ -119,7 +138,9 @@ def read_mechanism(path: Path) -> "Mechanism":
             raise ValueError(f"{_STUDIES[kind]}, not a mechanism")
         return from_json(text)
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not a mechanism's JSON file: it is not text") from error
+        raise ValueError(
+            f"{path} is not a mechanism's JSON file: it is not text"
+        ) from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
@@ -138,12 +159,24 @@ def describe_mechanism(mechanism: "Mechanism", clients: int | None = None) -> Fa
         ("mechanism", mechanism.name),
         ("epsilon", f"{mechanism.epsilon!r}"),
         ("bits per message", mechanism.message_bits),
-        *(_errors(mechanism, mechanism.clients or clients) if mechanism.input.has_clip else []),
+        *(
+            _errors(mechanism, mechanism.clients or clients)
+            if mechanism.input.has_clip
+            else []
+        ),
         ("epsilon spent, rounded up", f"{mechanism.privacy_loss()!r}"),
-        ("exact", "yes, integer by integer" if mechanism.exact else "no, up to floating point"),
+        (
+            "exact",
+            "yes, integer by integer"
+            if mechanism.exact
+            else "no, up to floating point",
+        ),
         *several_messages(mechanism),
         ("unbiased", _UNBIASED[mechanism.unbiased]),
-        ("clients for which these frames suffice", f"up to {allowed:,} in a round" if allowed else None),
+        (
+            "clients for which these frames suffice",
+            f"up to {allowed:,} in a round" if allowed else None,
+        ),
         ("in python", f"sstq.{mechanism!r}"),
         ("digest", mechanism.digest()),
     ]
@@ -153,13 +186,25 @@ def _errors(mechanism: "Mechanism", clients: int | None) -> Facts:
     """The errors of means of typical vectors of norm clip."""
     error = mechanism.typical_error()
     clip = mechanism.clip
-    facts: Facts = [("error of one client", f"{math.sqrt(error.total) / clip:.4g} of clip (typical vector)")]
+    facts: Facts = [
+        (
+            "error of one client",
+            f"{math.sqrt(error.total) / clip:.4g} of clip (typical vector)",
+        )
+    ]
     if clients is not None:
         total = mechanism.typical_error(clients).total
-        facts.append((f"error of the round of {clients:,}", f"{math.sqrt(total) / clip:.4g} of clip"))
+        facts.append(
+            (
+                f"error of the round of {clients:,}",
+                f"{math.sqrt(total) / clip:.4g} of clip",
+            )
+        )
     if mechanism.clients is None:
         tenth = (0.1 * clip) ** 2
-        needed = f"out of reach: the bias is {math.sqrt(error.bias2) / clip:.3g} of clip"
+        needed = (
+            f"out of reach: the bias is {math.sqrt(error.bias2) / clip:.3g} of clip"
+        )
         if error.bias2 < tenth:
             needed = f"{max(1, math.ceil(error.variance / (tenth - error.bias2))):,}"
         elif "clients" in taken_by(mechanism.name):
@@ -173,7 +218,9 @@ def several_messages(mechanism: "Mechanism") -> Facts:
     """Return the totals of several messages per person; empty for one message."""
     if mechanism.messages == 1:
         return []
-    without = f"{mechanism.bundle_epsilon:g} ({mechanism.messages} x {mechanism.epsilon:g})"
+    without = (
+        f"{mechanism.bundle_epsilon:g} ({mechanism.messages} x {mechanism.epsilon:g})"
+    )
     return [
         ("messages per person", mechanism.messages),
         ("bits per person", mechanism.messages * mechanism.message_bits),
@@ -203,7 +250,9 @@ def check_output(
     if path.exists() and any(path.samefile(given) for given in inputs):
         raise WrongUsage(f"{option} must not be an input file, got {path}")
     if path.exists() and not force:
-        raise WrongUsage(f"{option} {path} already exists; pass --force to overwrite it")
+        raise WrongUsage(
+            f"{option} {path} already exists; pass --force to overwrite it"
+        )
     if suffixes and path.suffix.lower() not in suffixes:
         raise WrongUsage(f"{option} {path}: the name must end in {', '.join(suffixes)}")
 

@@ -25,7 +25,9 @@ def compare(
     dim: Annotated[int, option("Compare for vectors of this length.")] = 1000,
     epsilon: Annotated[float, option("Allow each message this ε.")] = 3.0,
     clients: Annotated[int, option("Compare means of this many people.")] = 1000,
-    output: Annotated[Path | None, output_option("Write all numbers to this JSON file.")] = None,
+    output: Annotated[
+        Path | None, output_option("Write all numbers to this JSON file.")
+    ] = None,
     plot: PlotOption = None,
     force: ForceOption = False,
 ) -> None:
@@ -54,7 +56,10 @@ def compare(
     show_table(
         f"The mean of {clients:,} unit vectors, d = {dim:,}, ε = {epsilon:g}",
         ["mechanism", "bits", "error²", "bias²"],
-        [[row.label, f"{row.bits:,}", f"{row.mse:.3g}", _figure(row.bias2)] for row in rows],
+        [
+            [row.label, f"{row.bits:,}", f"{row.mse:.3g}", _figure(row.bias2)]
+            for row in rows
+        ],
         caption="Sorted by error². More people do not reduce bias².",
     )
     if plot is not None:
@@ -63,7 +68,11 @@ def compare(
         save_picture(draw_comparison(rows, **task), plot)
     if output is not None:
         numbers = [asdict(row) | {"mse": row.mse} for row in rows]
-        write_text(output, json.dumps(task | {"mechanisms": numbers}, indent=2, allow_nan=False) + "\n")
+        write_text(
+            output,
+            json.dumps(task | {"mechanisms": numbers}, indent=2, allow_nan=False)
+            + "\n",
+        )
 
 
 def _figure(error: float) -> str:

@@ -26,21 +26,40 @@ if TYPE_CHECKING:
 
 def encode(
     vectors: Annotated[
-        list[Path], argument("Encode these vectors: .npy, Parquet or CSV, a row per person.", metavar="VECTORS...")
+        list[Path],
+        argument(
+            "Encode these vectors: .npy, Parquet or CSV, a row per person.",
+            metavar="VECTORS...",
+        ),
     ],
     mechanism: MechanismOption,
-    output: Annotated[Path, output_option("Write this message file, Parquet if its name ends in .parquet.")],
+    output: Annotated[
+        Path,
+        output_option("Write this message file, Parquet if its name ends in .parquet."),
+    ],
     columns: ColumnsOption = None,
     no_header: NoHeaderOption = False,
     by: Annotated[
-        str | None, option("Keep this column as PUBLIC labels of Parquet messages.", metavar="COLUMN")
+        str | None,
+        option(
+            "Keep this column as PUBLIC labels of Parquet messages.", metavar="COLUMN"
+        ),
     ] = None,
     groups: Annotated[
-        Path | None, option("Encode the PRIVATE groups in this .npy with the vectors.", "--private-group")
+        Path | None,
+        option(
+            "Encode the PRIVATE groups in this .npy with the vectors.",
+            "--private-group",
+        ),
     ] = None,
-    seed: Annotated[int | None, option("Simulate with this seed. The result is NOT private.", min=0)] = None,
+    seed: Annotated[
+        int | None, option("Simulate with this seed. The result is NOT private.", min=0)
+    ] = None,
     verbose: VerboseOption = False,
-    force: Annotated[bool, option("Overwrite the file. People encoded again spend ε again.", "--force")] = False,
+    force: Annotated[
+        bool,
+        option("Overwrite the file. People encoded again spend ε again.", "--force"),
+    ] = False,
 ) -> None:
     """Encode each vector as one message, which is private unless the mechanism needs a trusted aggregator.
 
@@ -64,9 +83,13 @@ def encode(
 
     shared = read_mechanism(mechanism)
     if by is not None and not output.name.lower().endswith(SUFFIXES):
-        raise WrongUsage(f"--by keeps labels as a column of Parquet: --output must end in .parquet, got {output}")
+        raise WrongUsage(
+            f"--by keeps labels as a column of Parquet: --output must end in .parquet, got {output}"
+        )
     check_output(output, force, inputs=(mechanism, *vectors))
-    people = shared.input.open(vectors, columns=chosen(columns, no_header), by=by, groups=groups)
+    people = shared.input.open(
+        vectors, columns=chosen(columns, no_header), by=by, groups=groups
+    )
     report = LocalReport() if verbose else None
     with progress("Encoding", people.count * shared.messages) as advance:
         messages = encode_files(shared, people, seed, report=report, advance=advance)
@@ -82,7 +105,9 @@ def encode(
     ]
     show_facts(str(output), facts, verbose=verbose)
     if by is not None:
-        note(f"the column {by!r} is public: whoever has the file sees each message's group")
+        note(
+            f"the column {by!r} is public: whoever has the file sees each message's group"
+        )
     if report is not None:
         note(
             f"local report: {report.vectors} vectors, {report.clipped} longer than clip, "

@@ -28,13 +28,22 @@ _UNKNOWN = "unknown: tables of counts do not say it"
 
 def inspect(
     path: Annotated[
-        Path, argument("Inspect this mechanism, campaign, message file or aggregator's state.", metavar="FILE")
+        Path,
+        argument(
+            "Inspect this mechanism, campaign, message file or aggregator's state.",
+            metavar="FILE",
+        ),
     ],
     mechanism: Annotated[
-        Path | None, option("Check that the file belongs to this mechanism.", "--mechanism", "-m")
+        Path | None,
+        option("Check that the file belongs to this mechanism.", "--mechanism", "-m"),
     ] = None,
     header: Annotated[
-        Path | None, option("Write the parameters of the mechanism for the client in C to this file.", "--c-header")
+        Path | None,
+        option(
+            "Write the parameters of the mechanism for the client in C to this file.",
+            "--c-header",
+        ),
     ] = None,
     force: ForceOption = False,
     verbose: VerboseOption = False,
@@ -58,7 +67,9 @@ def inspect(
     if start.lstrip()[:1] == b"{":
         facts = describe_mechanism(read_mechanism(path))
     else:
-        facts = (_inspect_state if start.startswith(b"PK") else _inspect_messages)(path, shared)
+        facts = (_inspect_state if start.startswith(b"PK") else _inspect_messages)(
+            path, shared
+        )
     digest = str(dict(facts)["digest"])
     simulated = dict(facts).get("randomness") == _SEED
     matches = shared is not None and digest == shared.digest()
@@ -69,7 +80,9 @@ def inspect(
     if simulated:
         warn("NOT PRIVATE: simulated with a seed")
     if shared is not None and not matches:
-        complain(f"{path} belongs to another mechanism: digest {digest[:16]}…, expected {shared.digest()[:16]}…")
+        complain(
+            f"{path} belongs to another mechanism: digest {digest[:16]}…, expected {shared.digest()[:16]}…"
+        )
         raise typer.Exit(1)
 
 
@@ -77,13 +90,19 @@ def _write_header(path: Path, header: Path) -> None:
     """Write a C header whose parameters are named after it: rooms.h defines rooms_params."""
     from sstq.clients.c_header import c_header
 
-    write_text(header, c_header(read_mechanism(path), f"{header.stem.replace('-', '_')}_params"))
+    write_text(
+        header,
+        c_header(read_mechanism(path), f"{header.stem.replace('-', '_')}_params"),
+    )
 
 
 def _inspect_messages(path: Path, shared: "Mechanism | None") -> Facts:
     from sstq.messages.files import open_messages
 
-    with open_messages(path) as opened, progress("Verifying", opened.info.count) as advance:
+    with (
+        open_messages(path) as opened,
+        progress("Verifying", opened.info.count) as advance,
+    ):
         info = opened.info
         verified = shared is not None and shared.digest() == info.digest
         for messages in opened.read(shared) if shared and verified else ():
@@ -94,7 +113,12 @@ def _inspect_messages(path: Path, shared: "Mechanism | None") -> Facts:
         ("bits per message", info.message_bits),
         ("file bytes", path.stat().st_size),
         ("randomness", _SEED if info.simulated else _SECRET),
-        ("checksums", "verified" if verified else "of the messages: pass --mechanism to verify them"),
+        (
+            "checksums",
+            "verified"
+            if verified
+            else "of the messages: pass --mechanism to verify them",
+        ),
         ("digest", info.digest),
     ]
 
@@ -111,6 +135,13 @@ def _inspect_state(path: Path, shared: "Mechanism | None") -> Facts:
         ("messages", info.count),
         ("files", info.files),
         ("rows", str(info.rows)),
-        ("randomness", _UNKNOWN if info.simulated is None else _SEED if info.simulated else _SECRET),
+        (
+            "randomness",
+            _UNKNOWN
+            if info.simulated is None
+            else _SEED
+            if info.simulated
+            else _SECRET,
+        ),
         ("digest", info.digest),
     ]

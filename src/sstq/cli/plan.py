@@ -4,7 +4,15 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from sstq.cli.common import ForceOption, VerboseOption, WrongUsage, check_output, option, output_option, write_text
+from sstq.cli.common import (
+    ForceOption,
+    VerboseOption,
+    WrongUsage,
+    check_output,
+    option,
+    output_option,
+    write_text,
+)
 from sstq.cli.terminal import Facts, safe_figure, show_facts
 
 if TYPE_CHECKING:
@@ -12,24 +20,46 @@ if TYPE_CHECKING:
 
 
 def plan(
-    dim: Annotated[int, option("Plan for vectors of this length; with --classes, of features.")],
-    clients: Annotated[int | None, option("Plan for this many people per round.")] = None,
-    epsilon: Annotated[float | None, option("Allow each person this total ε, over all rounds.")] = None,
-    target_error: Annotated[float | None, option("Reach this error of the mean, as a fraction of clip.")] = None,
-    mean_norm: Annotated[
-        float | None, option("Expect a mean of this norm, as a fraction of clip, for the verdict.")
+    dim: Annotated[
+        int, option("Plan for vectors of this length; with --classes, of features.")
+    ],
+    clients: Annotated[
+        int | None, option("Plan for this many people per round.")
     ] = None,
-    rounds: Annotated[int, option("Let each person take part in this many rounds.")] = 1,
+    epsilon: Annotated[
+        float | None, option("Allow each person this total ε, over all rounds.")
+    ] = None,
+    target_error: Annotated[
+        float | None, option("Reach this error of the mean, as a fraction of clip.")
+    ] = None,
+    mean_norm: Annotated[
+        float | None,
+        option("Expect a mean of this norm, as a fraction of clip, for the verdict."),
+    ] = None,
+    rounds: Annotated[
+        int, option("Let each person take part in this many rounds.")
+    ] = 1,
     delta: Annotated[
-        float | None, option("Allow this total δ.", show_default="0, pure ε; 1e-6 with --trust shuffler")
+        float | None,
+        option(
+            "Allow this total δ.", show_default="0, pure ε; 1e-6 with --trust shuffler"
+        ),
     ] = None,
     trust: Annotated[
-        str, option("Trust nobody, or a shuffler that mixes the messages.", metavar="local|shuffler")
+        str,
+        option(
+            "Trust nobody, or a shuffler that mixes the messages.",
+            metavar="local|shuffler",
+        ),
     ] = "local",
     classes: Annotated[
-        int | None, option("Plan a classifier for this many classes from one answer per person.")
+        int | None,
+        option("Plan a classifier for this many classes from one answer per person."),
     ] = None,
-    output: Annotated[Path | None, output_option("Write the mechanism's JSON for sstq encode to this file.")] = None,
+    output: Annotated[
+        Path | None,
+        output_option("Write the mechanism's JSON for sstq encode to this file."),
+    ] = None,
     verbose: VerboseOption = False,
     force: ForceOption = False,
 ) -> None:
@@ -56,20 +86,33 @@ def plan(
 
     check_output(output, force)
     once = classes is not None or trust != "local"
-    if once and (clients is None or epsilon is None or target_error is not None or rounds != 1):
+    if once and (
+        clients is None or epsilon is None or target_error is not None or rounds != 1
+    ):
         raise WrongUsage(
             "--classes and --trust shuffler need --clients and --epsilon, and neither --target-error nor --rounds"
         )
     if sum(given is None for given in (clients, epsilon, target_error)) > 1:
         raise WrongUsage("pass at least two of --epsilon, --clients and --target-error")
-    goal: dict[str, Any] = {"trust": trust, "delta": delta, "mean_norm": mean_norm, "classes": classes}
-    chosen = planning.plan(dim, clients, epsilon, target_error=target_error, rounds=rounds, **goal)
+    goal: dict[str, Any] = {
+        "trust": trust,
+        "delta": delta,
+        "mean_norm": mean_norm,
+        "classes": classes,
+    }
+    chosen = planning.plan(
+        dim, clients, epsilon, target_error=target_error, rounds=rounds, **goal
+    )
     verdict = chosen.verdict()
     show_facts("Plan", [("verdict", verdict.summary), *_facts(chosen)], verbose=verbose)
     if not verdict.feasible:
-        remedies = [(str(one), f"--{one.argument} {one.value!r}") for one in verdict.remedies]
+        remedies = [
+            (str(one), f"--{one.argument} {one.value!r}") for one in verdict.remedies
+        ]
         show_facts("Each of these would be feasible instead", remedies)
-        raise ValueError(f"infeasible: signal-to-noise {verdict.signal_to_noise:.3g}; no mechanism is written")
+        raise ValueError(
+            f"infeasible: signal-to-noise {verdict.signal_to_noise:.3g}; no mechanism is written"
+        )
     if output is not None:
         write_text(output, chosen.build().to_json() + "\n")
 
@@ -87,20 +130,35 @@ def _facts(chosen: "Plan") -> Facts:
     facts: Facts = [
         ("mechanism", f"{chosen.label}, {chosen.bits} bits per message"),
         ("total epsilon per person", total),
-        ("epsilon if the shuffler cheats", safe_figure(mechanism.bundle_epsilon) if shuffled else None),
+        (
+            "epsilon if the shuffler cheats",
+            safe_figure(mechanism.bundle_epsilon) if shuffled else None,
+        ),
     ]
     if asked.classes is not None:
         # A class mean of norm 1 is as long as the noise of so many directions, for any data.
         most = math.floor(chosen.noise**-2)
         facts += [
-            ("noise per coordinate of a class mean", f"{chosen.noise:.3g} (features have norm 1)"),
-            ("directions worth their noise", f"about {mechanism.dim:,}, at most {most:,}"),
-            ("chance to beat the most frequent class", f"{chosen.chance:.2f}; likely from 0.5 on"),
+            (
+                "noise per coordinate of a class mean",
+                f"{chosen.noise:.3g} (features have norm 1)",
+            ),
+            (
+                "directions worth their noise",
+                f"about {mechanism.dim:,}, at most {most:,}",
+            ),
+            (
+                "chance to beat the most frequent class",
+                f"{chosen.chance:.2f}; likely from 0.5 on",
+            ),
             ("people", f"{chosen.clients:,}"),
         ]
     else:
         facts += [
-            ("error of the mean", f"{chosen.error:.3g} of clip (bias {chosen.bias:.3g} of clip)"),
+            (
+                "error of the mean",
+                f"{chosen.error:.3g} of clip (bias {chosen.bias:.3g} of clip)",
+            ),
             ("people per round", f"{chosen.clients:,}"),
             ("computed", chosen.solved_for),
             ("why", chosen.explanation),
@@ -110,8 +168,15 @@ def _facts(chosen: "Plan") -> Facts:
         facts += [
             ("bytes per person", chosen.total_bytes // chosen.clients),
             ("instead: trust nobody", f"{chosen.local_error:.3g} of clip"),
-            ("instead: trust the server", f"{chosen.central_error:.3g} of clip, Gaussian noise"),
+            (
+                "instead: trust the server",
+                f"{chosen.central_error:.3g} of clip, Gaussian noise",
+            ),
         ]
     built = f"sstq.{mechanism!r}"
     simulated = chosen.python()
-    return [*facts, ("mechanism in python", built), ("simulate in python", simulated if simulated != built else None)]
+    return [
+        *facts,
+        ("mechanism in python", built),
+        ("simulate in python", simulated if simulated != built else None),
+    ]

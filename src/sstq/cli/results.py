@@ -10,7 +10,15 @@ from sstq.cli.terminal import note, safe_figure, show_facts, show_rows, warn
 if TYPE_CHECKING:
     from sstq import Estimate, Mechanism
 
-RESULTS = ("mean.npy", "mean.csv", "stderr.npy", "summary.json", "groups.csv", "groups.npz", "survey.csv")
+RESULTS = (
+    "mean.npy",
+    "mean.csv",
+    "stderr.npy",
+    "summary.json",
+    "groups.csv",
+    "groups.npz",
+    "survey.csv",
+)
 """The names of all files that may be written to the folder."""
 
 # The scatter of fewer messages says little about their error: two equal messages have none.
@@ -35,7 +43,11 @@ def report(
         told = means[""].summary()
     else:
         files = _files_by_label(means)
-        told = {"column": by, "groups": len(means), "marked": sum(bool(row["mark"]) for row in files["groups.csv"])}
+        told = {
+            "column": by,
+            "groups": len(means),
+            "marked": sum(bool(row["mark"]) for row in files["groups.csv"]),
+        }
     noted = [label for label in sorted(means) if means[label].note]
     summary = {
         "count": sum(mean.count for mean in means.values()),
@@ -51,18 +63,37 @@ def report(
     }
     for name, content in (files | {"summary.json": summary}).items():
         _write(folder / name, content)
-    summary |= {name: safe_figure(summary[name]) for name in ("epsilon", "privacy_loss", "total_epsilon")}
-    show_facts(str(folder), [one for one in summary.items() if not isinstance(one[1], dict)], verbose=verbose)
+    summary |= {
+        name: safe_figure(summary[name])
+        for name in ("epsilon", "privacy_loss", "total_epsilon")
+    }
+    show_facts(
+        str(folder),
+        [one for one in summary.items() if not isinstance(one[1], dict)],
+        verbose=verbose,
+    )
     *_, table = files
     rows = files[table]
-    show_rows(str(folder / table), list(rows[0]), rows, f"all are in {folder / table}", _CAPTIONS.get(table, ""))
+    show_rows(
+        str(folder / table),
+        list(rows[0]),
+        rows,
+        f"all are in {folder / table}",
+        _CAPTIONS.get(table, ""),
+    )
     if noted:
         which = "" if by is None else f"{len(noted):,} of {len(means):,} groups: "
-        _advise(mechanism, which + str(summary["note"]), round(max(mean.people for mean in means.values())))
+        _advise(
+            mechanism,
+            which + str(summary["note"]),
+            round(max(mean.people for mean in means.values())),
+        )
     if simulated:
         warn("NOT PRIVATE: some of these messages were simulated with a seed")
     elif simulated is None:
-        note("tables of counts do not say whether messages were simulated with a seed: only their source can tell")
+        note(
+            "tables of counts do not say whether messages were simulated with a seed: only their source can tell"
+        )
 
 
 def _files_by_label(means: "Mapping[str, Estimate]") -> dict[str, Any]:
@@ -108,8 +139,11 @@ def _advise(mechanism: "Mechanism", text: str, clients: int) -> None:
     warn(text)
     if mechanism.input.has_clip:
         same = (
-            f"--name {mechanism.name} --dim {mechanism.dim} --epsilon {mechanism.epsilon!r} --clip {mechanism.clip!r}"
+            f"--name {mechanism.name} --dim {mechanism.dim} "
+            f"--epsilon {mechanism.epsilon!r} --clip {mechanism.clip!r}"
         )
         more = f" --set messages={mechanism.messages}" * (mechanism.messages > 1)
         more += " --bounds FILE" * (mechanism.bounds is not None)
-        note(f"for the next round: sstq spec {same} --clients {clients}{more} --output next.json")
+        note(
+            f"for the next round: sstq spec {same} --clients {clients}{more} --output next.json"
+        )

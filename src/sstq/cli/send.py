@@ -27,31 +27,66 @@ if TYPE_CHECKING:
 
 
 def send(
-    url: Annotated[str, argument("Send to this campaign: its address or link.", metavar="URL")],
-    vectors: Annotated[
-        list[Path], argument("Send these vectors: .npy, Parquet or CSV, a row per person.", metavar="VECTORS...")
+    url: Annotated[
+        str, argument("Send to this campaign: its address or link.", metavar="URL")
     ],
-    most_epsilon: Annotated[float, option("Refuse a campaign that asks for a larger ε per person.")],
+    vectors: Annotated[
+        list[Path],
+        argument(
+            "Send these vectors: .npy, Parquet or CSV, a row per person.",
+            metavar="VECTORS...",
+        ),
+    ],
+    most_epsilon: Annotated[
+        float, option("Refuse a campaign that asks for a larger ε per person.")
+    ],
     pinned_key: Annotated[
-        str | None, option("Refuse a collector without this key.", "--collector-key", envvar="SSTQ_COLLECTOR_KEY")
+        str | None,
+        option(
+            "Refuse a collector without this key.",
+            "--collector-key",
+            envvar="SSTQ_COLLECTOR_KEY",
+        ),
     ] = None,
     pinned_shuffler: Annotated[
-        str | None, option("Refuse a shuffler without this key.", "--shuffler-key", envvar="SSTQ_SHUFFLER_KEY")
+        str | None,
+        option(
+            "Refuse a shuffler without this key.",
+            "--shuffler-key",
+            envvar="SSTQ_SHUFFLER_KEY",
+        ),
     ] = None,
-    least_threshold: Annotated[int | None, option("Refuse a campaign with crowds of fewer people.", min=2)] = None,
-    ledger: Annotated[Path | None, option("Charge this ledger file before anything is sent.")] = None,
-    total_epsilon: Annotated[float | None, option("Create the ledger with this total ε.")] = None,
+    least_threshold: Annotated[
+        int | None, option("Refuse a campaign with crowds of fewer people.", min=2)
+    ] = None,
+    ledger: Annotated[
+        Path | None, option("Charge this ledger file before anything is sent.")
+    ] = None,
+    total_epsilon: Annotated[
+        float | None, option("Create the ledger with this total ε.")
+    ] = None,
     columns: ColumnsOption = None,
     no_header: NoHeaderOption = False,
     groups: Annotated[
-        Path | None, option("Send the PRIVATE groups in this .npy with the vectors.", "--private-group")
+        Path | None,
+        option(
+            "Send the PRIVATE groups in this .npy with the vectors.", "--private-group"
+        ),
     ] = None,
     token: Annotated[
         str | None,
-        option("Use this token; give it as a variable or in a file, since ps shows options.", envvar="SSTQ_SEND_TOKEN"),
+        option(
+            "Use this token; give it as a variable or in a file, since ps shows options.",
+            envvar="SSTQ_SEND_TOKEN",
+        ),
     ] = None,
-    tokens: Annotated[Path | None, option("Use the token, or the single-use tokens, in this file.")] = None,
-    again: Annotated[bool, option("Send files again that were sent before, and spend ε again.", "--again")] = False,
+    tokens: Annotated[
+        Path | None, option("Use the token, or the single-use tokens, in this file.")
+    ] = None,
+    again: Annotated[
+        bool,
+        option("Send files again that were sent before, and spend ε again.", "--again"),
+    ] = False,
 ) -> None:
     """Encode vectors as private messages and send them to a campaign, retrying until all are stored.
 
@@ -72,7 +107,9 @@ def send(
 
     refuse_empty_variables("SSTQ_COLLECTOR_KEY", "SSTQ_SHUFFLER_KEY", "SSTQ_SEND_TOKEN")
     if "://" not in url:
-        raise WrongUsage(f"URL must begin with http:// or https://, got {url!r}; did you mean http://{url}?")
+        raise WrongUsage(
+            f"URL must begin with http:// or https://, got {url!r}; did you mean http://{url}?"
+        )
     kept = _open_ledger(ledger, total_epsilon)
     client = Client(
         url,
@@ -98,10 +135,14 @@ def send(
         )
         sent += _encode_and_send(client, people, names, report)
     elif len(waited) < len(names):
-        raise ValueError("some of these files waited in the outbox and are sent now; send the others by themselves")
+        raise ValueError(
+            "some of these files waited in the outbox and are sent now; send the others by themselves"
+        )
     _show_sent(client, sent, report, kept)
     if pinned_key is None and "#" not in url:
-        note(f"The collector's key was not checked; next time pass --collector-key {client.key}")
+        note(
+            f"The collector's key was not checked; next time pass --collector-key {client.key}"
+        )
 
 
 def _open_ledger(path: Path | None, total_epsilon: float | None) -> "Ledger | None":
@@ -114,16 +155,22 @@ def _open_ledger(path: Path | None, total_epsilon: float | None) -> "Ledger | No
         return None
     exists = path.exists()
     if total_epsilon is None and not exists:
-        raise WrongUsage(f"there is no ledger {path}; pass --total-epsilon to create it")
+        raise WrongUsage(
+            f"there is no ledger {path}; pass --total-epsilon to create it"
+        )
     with check_usage():
         return Ledger(path, None if exists else total_epsilon)
 
 
-def _show_sent(client: "Client", sent: int, report: "LocalReport", ledger: "Ledger | None") -> None:
+def _show_sent(
+    client: "Client", sent: int, report: "LocalReport", ledger: "Ledger | None"
+) -> None:
     mechanism = client.campaign.mechanism
     if report.clipped > 0.05 * report.vectors:
         share = 100 * report.clipped / report.vectors
-        warn(f"{share:.0f} % of the vectors are longer than clip = {mechanism.clip:g} and were scaled down")
+        warn(
+            f"{share:.0f} % of the vectors are longer than clip = {mechanism.clip:g} and were scaled down"
+        )
     facts: Facts = [
         ("campaign", client.campaign.name),
         ("messages acknowledged", sent),
@@ -136,7 +183,9 @@ def _show_sent(client: "Client", sent: int, report: "LocalReport", ledger: "Ledg
     show_facts("sent", facts)
 
 
-def _encode_and_send(client: "Client", people: "People", names: Sequence[str], report: "LocalReport") -> int:
+def _encode_and_send(
+    client: "Client", people: "People", names: Sequence[str], report: "LocalReport"
+) -> int:
     """Encode files that were never sent, and send them; returns how many messages were acknowledged."""
     from sstq.mechanisms.answers import encode_files
     from sstq.messages.batch import Messages
@@ -147,10 +196,21 @@ def _encode_and_send(client: "Client", people: "People", names: Sequence[str], r
     except ValueError as error:
         kind = "count" if client.campaign.senders == "single-use" else "people"
         command = f"sstq campaign tokens {client.campaign.name} --{kind} {people.count}"
-        raise ValueError(f"{error}. The owner creates tokens with: {command}") from error
-    with progress("Encoding and sending", 2 * people.count * mechanism.messages) as advance, _explaining():
-        encoded = encode_files(mechanism, people, report=report, advance=advance, answering=True)
-        return client.send_messages(Messages.concatenate(list(encoded)), names=names, progress=advance)
+        raise ValueError(
+            f"{error}. The owner creates tokens with: {command}"
+        ) from error
+    with (
+        progress(
+            "Encoding and sending", 2 * people.count * mechanism.messages
+        ) as advance,
+        _explaining(),
+    ):
+        encoded = encode_files(
+            mechanism, people, report=report, advance=advance, answering=True
+        )
+        return client.send_messages(
+            Messages.concatenate(list(encoded)), names=names, progress=advance
+        )
 
 
 def _check_new(client: "Client", names: Sequence[str], vectors: Sequence[Path]) -> None:
@@ -160,7 +220,10 @@ def _check_new(client: "Client", names: Sequence[str], vectors: Sequence[Path]) 
     for name, path in zip(names, vectors, strict=True):
         if client.outbox.were_sent([name]):
             problem = f"must be set to send {path} once more, which spends these people's ε once more"
-            raise ArgumentError("again", f"{problem}; nothing was sent, because it was sent to this campaign before")
+            raise ArgumentError(
+                "again",
+                f"{problem}; nothing was sent, because it was sent to this campaign before",
+            )
 
 
 @contextmanager
@@ -172,7 +235,9 @@ def _explaining() -> Iterator[None]:
         yield
     except DeliveryError as error:
         if error.waiting:
-            note("Run the same command again: it sends the same bytes and spends nothing more.")
+            note(
+                "Run the same command again: it sends the same bytes and spends nothing more."
+            )
         raise
 
 
@@ -183,6 +248,9 @@ def _content_hash(path: Path) -> str:
 
 def _state_folder() -> Path:
     """The folder of this user's state, which nobody else can read."""
-    folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "sstq"
+    folder = (
+        Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+        / "sstq"
+    )
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder

@@ -19,16 +19,33 @@ def _variable(name: str) -> dict[str, Any]:
     return {"envvar": name, "show_envvar": False}
 
 
-_Folder = Annotated[Path, option("Keep the database and the token here.", "--folder", **_variable("SSTQ_FOLDER"))]
+_Folder = Annotated[
+    Path,
+    option(
+        "Keep the database and the token here.", "--folder", **_variable("SSTQ_FOLDER")
+    ),
+]
 _Host = Annotated[str, option("Listen on this address.", **_variable("SSTQ_HOST"))]
-_Port = Annotated[int, option("Listen on this port; 0 for a free one.", **_variable("SSTQ_PORT"))]
-_Database = Annotated[str | None, option("Use this database, by its URL.", **_variable("SSTQ_DATABASE"))]
-_Unix = Annotated[Path | None, option("Listen on this Unix socket instead.", **_variable("SSTQ_UNIX"))]
+_Port = Annotated[
+    int, option("Listen on this port; 0 for a free one.", **_variable("SSTQ_PORT"))
+]
+_Database = Annotated[
+    str | None, option("Use this database, by its URL.", **_variable("SSTQ_DATABASE"))
+]
+_Unix = Annotated[
+    Path | None, option("Listen on this Unix socket instead.", **_variable("SSTQ_UNIX"))
+]
 _BehindProxy = Annotated[
     str,
-    option("Trust a proxy at these addresses.", metavar="ADDRESSES", **_variable("SSTQ_BEHIND_PROXY")),
+    option(
+        "Trust a proxy at these addresses.",
+        metavar="ADDRESSES",
+        **_variable("SSTQ_BEHIND_PROXY"),
+    ),
 ]
-_Upgrade = Annotated[bool, option("Upgrade an older database; copy it first.", "--upgrade")]
+_Upgrade = Annotated[
+    bool, option("Upgrade an older database; copy it first.", "--upgrade")
+]
 
 
 def serve(
@@ -39,7 +56,12 @@ def serve(
     unix: _Unix = None,
     behind_proxy: _BehindProxy = "",
     upgrade: _Upgrade = False,
-    demo: Annotated[bool, option("Serve a demonstration poll at /demo/.", "--demo", **_variable("SSTQ_DEMO"))] = False,
+    demo: Annotated[
+        bool,
+        option(
+            "Serve a demonstration poll at /demo/.", "--demo", **_variable("SSTQ_DEMO")
+        ),
+    ] = False,
 ) -> None:
     """Run a collector that receives messages over HTTP, stores them durably and keeps an estimate up to date.
 
@@ -52,13 +74,24 @@ def serve(
     """
     from sstq.service import Settings, create_app
 
-    options = {"host": host, "port": port, "unix": unix, "behind_proxy": behind_proxy, "database": database}
+    options = {
+        "host": host,
+        "port": port,
+        "unix": unix,
+        "behind_proxy": behind_proxy,
+        "database": database,
+    }
     _run("serve", folder, Settings, create_app, **options, upgrade=upgrade, demo=demo)
 
 
 def shuffler(
     folder: _Folder,
-    collector: Annotated[str, option("Forward to the collector at this address.", **_variable("SSTQ_COLLECTOR"))],
+    collector: Annotated[
+        str,
+        option(
+            "Forward to the collector at this address.", **_variable("SSTQ_COLLECTOR")
+        ),
+    ],
     public_url: Annotated[
         str | None,
         option(
@@ -97,12 +130,32 @@ def shuffler(
     from sstq.service.shuffler import ShufflerSettings, create_shuffler_app
 
     refuse_empty_variables("SSTQ_COLLECTOR_KEY")
-    options = {"host": host, "port": port, "unix": unix, "behind_proxy": behind_proxy, "database": database}
-    named = {"public_url": public_url, "collector": collector.rstrip("/"), "collector_key": collector_key}
-    _run("shuffler", folder, ShufflerSettings, create_shuffler_app, **options, upgrade=upgrade, **named)
+    options = {
+        "host": host,
+        "port": port,
+        "unix": unix,
+        "behind_proxy": behind_proxy,
+        "database": database,
+    }
+    named = {
+        "public_url": public_url,
+        "collector": collector.rstrip("/"),
+        "collector_key": collector_key,
+    }
+    _run(
+        "shuffler",
+        folder,
+        ShufflerSettings,
+        create_shuffler_app,
+        **options,
+        upgrade=upgrade,
+        **named,
+    )
 
 
-def _run(command: str, folder: Path, kind: Any, create: Callable[[Any], Any], **options: Any) -> None:
+def _run(
+    command: str, folder: Path, kind: Any, create: Callable[[Any], Any], **options: Any
+) -> None:
     """Run a service until it is told to stop; nobody else can read what it writes: databases, keys and tokens."""
     from sstq.files.atomic import atomic_file
     from sstq.service.app import serve as run
@@ -115,7 +168,9 @@ def _run(command: str, folder: Path, kind: Any, create: Callable[[Any], Any], **
     role = "collector" if command == "serve" else command
     options["database"] = options["database"] or sqlite_url(folder / f"{role}.sqlite3")
     if folder.exists() and stat.S_IMODE(folder.stat().st_mode) & 0o077:
-        note(f"Other users can look into {folder}; keep them out with: chmod -R go-rwx {folder}")
+        note(
+            f"Other users can look into {folder}; keep them out with: chmod -R go-rwx {folder}"
+        )
     with check_usage():
         settings = kind.from_environment(administrator_token=token, **options)
     os.umask(0o077)
@@ -133,8 +188,17 @@ def _run(command: str, folder: Path, kind: Any, create: Callable[[Any], Any], **
 
     def started(url: str) -> None:
         poll = {"poll": f"{url}{app.state.poll}"} if settings.demo else {}
-        key = {"public key": app.state.node.key.public.hex()} if role == "shuffler" else {}
-        for name, value in {"address": url, **poll, **key, "administrator token": shown}.items():
+        key = (
+            {"public key": app.state.node.key.public.hex()}
+            if role == "shuffler"
+            else {}
+        )
+        for name, value in {
+            "address": url,
+            **poll,
+            **key,
+            "administrator token": shown,
+        }.items():
             typer.echo(f"{name:19}  {value}")
         for warning in app.state.node.warnings() if role == "collector" else ():
             note(warning)

@@ -29,15 +29,30 @@ def spec(
     epsilon: Annotated[float | None, option("Spend this ε per message.")] = None,
     clients: Annotated[int | None, option("Expect this many people per round.")] = None,
     mechanism: Annotated[
-        str | None, option("Use this mechanism (sstq compare).", "--name", show_default="as sstq plan chooses")
+        str | None,
+        option(
+            "Use this mechanism (sstq compare).",
+            "--name",
+            show_default="as sstq plan chooses",
+        ),
     ] = None,
     bits: Annotated[int | None, option("Use codes of this many bits.")] = None,
-    clip: Annotated[float | None, option("Scale longer vectors down to this norm.", show_default="1")] = None,
+    clip: Annotated[
+        float | None,
+        option("Scale longer vectors down to this norm.", show_default="1"),
+    ] = None,
     setting: Annotated[
-        list[str] | None, option("Set another argument, as in Python; repeatable.", "--set", metavar="ARGUMENT=VALUE")
+        list[str] | None,
+        option(
+            "Set another argument, as in Python; repeatable.",
+            "--set",
+            metavar="ARGUMENT=VALUE",
+        ),
     ] = None,
     bounds: BoundsOption = None,
-    output: Annotated[Path, output_option("Write this JSON file.")] = Path("mechanism.json"),
+    output: Annotated[Path, output_option("Write this JSON file.")] = Path(
+        "mechanism.json"
+    ),
     verbose: VerboseOption = False,
     force: ForceOption = False,
 ) -> None:
@@ -88,17 +103,28 @@ def _settings(texts: list[str]) -> dict[str, Any]:
     return settings
 
 
-def _planned(clients: int | None, dim: int, epsilon: float, clip: float = 1.0) -> "Mechanism":
+def _planned(
+    clients: int | None, dim: int, epsilon: float, clip: float = 1.0
+) -> "Mechanism":
     """Return the mechanism that `sstq plan` chooses, and print which one."""
     from sstq.planning import plan
 
     target = 0.1 if clients is None else None
     chosen = plan(dim, clients, epsilon, clip=clip, target_error=target)
-    assumed = ", enough for an error of 10 % (pass --clients if you know the number)" * (clients is None)
-    note(f"no --name: chose {chosen.label}, the least error for {chosen.clients:,} people{assumed}")
+    assumed = (
+        ", enough for an error of 10 % (pass --clients if you know the number)"
+        * (clients is None)
+    )
+    note(
+        f"no --name: chose {chosen.label}, the least error for {chosen.clients:,} people{assumed}"
+    )
     if not chosen.feasible:
-        asked = f"sstq plan --dim {dim} --clients {chosen.clients} --epsilon {epsilon:g}"
-        warn(f"the mean's error is {chosen.relative_error:.3g} of clip: `{asked}` shows what would be feasible")
+        asked = (
+            f"sstq plan --dim {dim} --clients {chosen.clients} --epsilon {epsilon:g}"
+        )
+        warn(
+            f"the mean's error is {chosen.relative_error:.3g} of clip: `{asked}` shows what would be feasible"
+        )
     return chosen.mechanism
 
 
@@ -115,5 +141,7 @@ def _check_complete(name: str, options: dict[str, Any]) -> None:
     """Name the option of what is missing."""
     for argument, parameter in taken_by(name).items():
         if parameter.default is parameter.empty and argument not in options:
-            option = {"dim": "--dim", "epsilon": "--epsilon"}.get(argument, f"--set {argument}=VALUE")
+            option = {"dim": "--dim", "epsilon": "--epsilon"}.get(
+                argument, f"--set {argument}=VALUE"
+            )
             raise WrongUsage(f"{name} needs {argument}: pass {option}")

@@ -9,12 +9,23 @@ from sstq.cli.common import argument, check_usage, option, read_mechanism
 
 
 def sql(
-    mechanism: Annotated[Path, argument("Count messages of the mechanism in this JSON file (sstq spec).")],
-    table: Annotated[str, option("Count this table, or this Parquet file.")] = "messages",
+    mechanism: Annotated[
+        Path, argument("Count messages of the mechanism in this JSON file (sstq spec).")
+    ],
+    table: Annotated[
+        str, option("Count this table, or this Parquet file.")
+    ] = "messages",
     dialect: Annotated[
-        str, option("Choose the engine.", metavar="duckdb|spark|bigquery|clickhouse|postgresql|sqlite")
+        str,
+        option(
+            "Choose the engine.",
+            metavar="duckdb|spark|bigquery|clickhouse|postgresql|sqlite",
+        ),
     ] = "duckdb",
-    by: Annotated[str | None, option("Count each group of this public column on its own.", metavar="COLUMN")] = None,
+    by: Annotated[
+        str | None,
+        option("Count each group of this public column on its own.", metavar="COLUMN"),
+    ] = None,
 ) -> None:
     """Print the query that counts messages in a SQL engine: its result is all that an estimate needs.
 

@@ -30,7 +30,9 @@ Ask cohorts in turn; everybody answers once, so the ε of a message is a person'
 `new` writes the state of a study. Repeat `question`, `answer` and `learn` until no cohort is left, then see `result`.
 """
 
-FileArgument = Annotated[Path, argument("The state of the study, a JSON file.", metavar="FILE")]
+FileArgument = Annotated[
+    Path, argument("The state of the study, a JSON file.", metavar="FILE")
+]
 PeopleOption = Annotated[int, option("The number of people.", "--people", "-n")]
 _KINDS = "words, range, columns or panel"
 
@@ -38,13 +40,27 @@ _KINDS = "words, range, columns or panel"
 def new(
     file: FileArgument,
     kind: Annotated[str, option(f"Study this: {_KINDS}.")],
-    epsilon: Annotated[float | None, option("Spend this ε per person, in total; a panel has its mechanism's.")] = None,
+    epsilon: Annotated[
+        float | None,
+        option("Spend this ε per person, in total; a panel has its mechanism's."),
+    ] = None,
     longest: Annotated[int, option("For words: the most letters of a string.")] = 16,
-    candidates: Annotated[Path | None, option("For words: a file of public strings, one per line.")] = None,
-    shuffled: Annotated[float | None, option("For words: messages are shuffled; this is the total δ.")] = None,
-    dim: Annotated[int | None, option("For a range: the length of the vectors.")] = None,
-    columns: Annotated[str | None, option("For columns: their names, such as age,bmi.")] = None,
-    mechanism: Annotated[Path | None, option("For a panel: the survey or mechanism to ask in every period.")] = None,
+    candidates: Annotated[
+        Path | None, option("For words: a file of public strings, one per line.")
+    ] = None,
+    shuffled: Annotated[
+        float | None, option("For words: messages are shuffled; this is the total δ.")
+    ] = None,
+    dim: Annotated[
+        int | None, option("For a range: the length of the vectors.")
+    ] = None,
+    columns: Annotated[
+        str | None, option("For columns: their names, such as age,bmi.")
+    ] = None,
+    mechanism: Annotated[
+        Path | None,
+        option("For a panel: the survey or mechanism to ask in every period."),
+    ] = None,
     periods: Annotated[int, option("For a panel: the number of periods.")] = 52,
     period: Annotated[str, option("For a panel: what a period is called.")] = "week",
     force: ForceOption = False,
@@ -64,10 +80,14 @@ def new(
     spent: dict[str, Any] = {"epsilon": epsilon}
     sized: dict[str, Any] = {"epsilon": epsilon, "dim": dim}
     makers: dict[str, Callable[[], Study]] = {
-        "words": lambda: Words(**spent, longest=longest, **_words_options(candidates, shuffled)),
+        "words": lambda: Words(
+            **spent, longest=longest, **_words_options(candidates, shuffled)
+        ),
         "range": lambda: Range(**sized),
         "columns": lambda: ColumnRange(**spent, columns=split(columns) or []),
-        "panel": lambda: Panel(read_mechanism(mechanism or Path("--mechanism")), periods, period),
+        "panel": lambda: Panel(
+            read_mechanism(mechanism or Path("--mechanism")), periods, period
+        ),
     }
     with check_usage():
         study = makers[check_option("kind", kind, tuple(makers))]()
@@ -91,7 +111,10 @@ def plan(file: FileArgument, people: PeopleOption) -> None:
     study = _read(file)
     planned = study.plan(people)
     rows = [(name, f"{count:,}") for name, count in planned.cohorts.items()]
-    show_facts(f"{people:,} people", [*_total(study.options["epsilon"]), (planned.of, planned.error)])
+    show_facts(
+        f"{people:,} people",
+        [*_total(study.options["epsilon"]), (planned.of, planned.error)],
+    )
     show_table("", ("cohort", "people"), rows, caption="")
     if not planned.works:
         raise ValueError(f"the study cannot work: {planned.problem}")
@@ -121,11 +144,26 @@ def question(
 
 
 def answer(
-    document: Annotated[Path, argument("The question, as `sstq study question` writes it.", metavar="QUESTION")],
-    values: Annotated[Path, argument("What people hold, one row each: text, CSV, Parquet or .npy.", metavar="VALUES")],
-    most_epsilon: Annotated[float, option("Refuse a question that asks for more ε per person.")],
+    document: Annotated[
+        Path,
+        argument(
+            "The question, as `sstq study question` writes it.", metavar="QUESTION"
+        ),
+    ],
+    values: Annotated[
+        Path,
+        argument(
+            "What people hold, one row each: text, CSV, Parquet or .npy.",
+            metavar="VALUES",
+        ),
+    ],
+    most_epsilon: Annotated[
+        float, option("Refuse a question that asks for more ε per person.")
+    ],
     output: Annotated[Path, output_option("Write the messages to this file.")],
-    column: Annotated[str | None, option("Take this column of the table, such as that of words.")] = None,
+    column: Annotated[
+        str | None, option("Take this column of the table, such as that of words.")
+    ] = None,
     force: ForceOption = False,
 ) -> None:
     """Answer a question for some people: one private message each, whatever their values are.
@@ -139,15 +177,22 @@ def answer(
     check_output(output, force, inputs=[document, values])
     asked = Question.from_json(document.read_text(encoding="utf-8"))
     if price(asked.mechanism) > most_epsilon:
-        raise WrongUsage(f"the study asks for epsilon = {price(asked.mechanism):g}, more than --most-epsilon")
+        raise WrongUsage(
+            f"the study asks for epsilon = {price(asked.mechanism):g}, more than --most-epsilon"
+        )
     messages = asked.encode_file(values, column)
     write_messages(output, messages)
-    note(f"wrote {len(messages):,} messages to {output}; nobody may answer another question of this study")
+    note(
+        f"wrote {len(messages):,} messages to {output}; nobody may answer another question of this study"
+    )
 
 
 def learn(
     file: FileArgument,
-    messages: Annotated[list[Path], argument("The messages of the cohort that was asked.", metavar="MESSAGES...")],
+    messages: Annotated[
+        list[Path],
+        argument("The messages of the cohort that was asked.", metavar="MESSAGES..."),
+    ],
 ) -> None:
     """Learn from the messages of the cohort that was asked last.
 
@@ -167,9 +212,13 @@ def learn(
 
 def result(
     file: FileArgument,
-    output: Annotated[Path | None, output_option("Write the result to this CSV file.")] = None,
+    output: Annotated[
+        Path | None, output_option("Write the result to this CSV file.")
+    ] = None,
     plot: PlotOption = None,
-    question: Annotated[str | None, option("For a panel of a survey: draw this question.")] = None,
+    question: Annotated[
+        str | None, option("For a panel of a survey: draw this question.")
+    ] = None,
     force: ForceOption = False,
 ) -> None:
     """Show the result, and write or draw it.
@@ -182,7 +231,10 @@ def result(
     check_picture(plot, force)
     found = _read(file).result
     columns = found.columns()
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    rows = [
+        dict(zip(columns, row, strict=True))
+        for row in zip(*columns.values(), strict=True)
+    ]
     show_facts(repr(found), _total(found.epsilon))
     show_rows("", list(columns), rows, "write them with --output")
     if found.note:

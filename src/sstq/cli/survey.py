@@ -24,7 +24,9 @@ Ask several questions in one private message per person: choices, numbers, vecto
 
 
 def init(
-    table: Annotated[Path, argument("Take the columns of this CSV or Parquet file.", metavar="TABLE")],
+    table: Annotated[
+        Path, argument("Take the columns of this CSV or Parquet file.", metavar="TABLE")
+    ],
     epsilon: Annotated[float, option("Spend this ε per person, in total.")],
     output: Annotated[Path, output_option("Write this schema.")] = Path("survey.json"),
     force: ForceOption = False,
@@ -42,18 +44,33 @@ def init(
     check_output(output, force)
     schema = guess_schema(table, epsilon)
     write_text(output, json.dumps(schema, indent=2, ensure_ascii=False) + "\n")
-    to_fill = [name for name, entry in schema["questions"].items() if any(v in (None, []) for v in entry.values())]
+    to_fill = [
+        name
+        for name, entry in schema["questions"].items()
+        if any(v in (None, []) for v in entry.values())
+    ]
     if to_fill:
-        note(f"fill in the bounds and labels of {', '.join(to_fill)}, and check all others")
+        note(
+            f"fill in the bounds and labels of {', '.join(to_fill)}, and check all others"
+        )
     note("bounds and labels must not come from the data: use what everybody knows")
-    numbers = [name for name, entry in schema["questions"].items() if entry["type"] == "number"]
+    numbers = [
+        name for name, entry in schema["questions"].items() if entry["type"] == "number"
+    ]
     if numbers:
-        asked = json.dumps({f"mean {numbers[0]}": {"type": "mean", "value": numbers[0]}}, ensure_ascii=False)
-        note(f"a number has quantiles; for a mean as one number, add a question such as {asked[1:-1]}")
+        asked = json.dumps(
+            {f"mean {numbers[0]}": {"type": "mean", "value": numbers[0]}},
+            ensure_ascii=False,
+        )
+        note(
+            f"a number has quantiles; for a mean as one number, add a question such as {asked[1:-1]}"
+        )
 
 
 def plan(
-    schema: Annotated[Path, argument("Plan the survey of this schema.", metavar="SURVEY")],
+    schema: Annotated[
+        Path, argument("Plan the survey of this schema.", metavar="SURVEY")
+    ],
     clients: Annotated[int, option("Plan for this many people.")],
 ) -> None:
     """Show the expected error of every question, and which cannot work with so many people.
@@ -68,9 +85,16 @@ def plan(
 
     with check_usage():
         plans = Survey.from_schema(schema).plan(clients)
-    show_table(f"{clients:,} people", PLAN_HEADER, plans.rows(), caption="The whole survey needs so many people.")
+    show_table(
+        f"{clients:,} people",
+        PLAN_HEADER,
+        plans.rows(),
+        caption="The whole survey needs so many people.",
+    )
     if hopeless := [name for name, one in plans.items() if not one.works]:
-        raise ValueError(f"these questions need more people or a larger epsilon: {', '.join(hopeless)}")
+        raise ValueError(
+            f"these questions need more people or a larger epsilon: {', '.join(hopeless)}"
+        )
 
 
 COMMANDS = (init, plan)

@@ -22,7 +22,11 @@ def complain(error: Exception | str) -> None:
     """Print an error as one line on stderr."""
     text = str(error) or type(error).__name__
     if isinstance(error, OSError) and error.strerror:
-        text = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+        text = (
+            error.strerror
+            if error.filename is None
+            else f"{error.filename}: {error.strerror}"
+        )
     _say("error: ", "bold red", text, "red")
 
 
@@ -39,28 +43,43 @@ def note(text: str) -> None:
 def _say(head: str, head_style: str, text: str, style: str) -> None:
     from rich.text import Text
 
-    _stderr().print(Text.assemble((head, head_style), (" ".join(text.split()), style)), soft_wrap=True)
+    _stderr().print(
+        Text.assemble((head, head_style), (" ".join(text.split()), style)),
+        soft_wrap=True,
+    )
 
 
-def show_facts(title: str, facts: Sequence[tuple[str, object]], *, verbose: bool = True) -> None:
+def show_facts(
+    title: str, facts: Sequence[tuple[str, object]], *, verbose: bool = True
+) -> None:
     """Print names and values on stdout, except for empty values (None or an empty string).
 
     A terminal shows the first five unless `verbose`; a file or another program gets all.
     """
-    shown = [[name.replace("_", " "), text] for name, value in facts if (text := _in_words(value))]
+    shown = [
+        [name.replace("_", " "), text]
+        for name, value in facts
+        if (text := _in_words(value))
+    ]
     more = 0 if verbose or not _stdout().is_terminal else max(0, len(shown) - _FIRST)
     _show(title, None, shown[: len(shown) - more], "")
     if more:
         note(f"--verbose shows {more} more line{'s' * (more > 1)}")
 
 
-def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], caption: str) -> None:
+def show_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], caption: str
+) -> None:
     """Print a table on stdout; the caption is for terminals only."""
     _show(title, columns, [[_in_words(cell) for cell in row] for row in rows], caption)
 
 
 def show_rows(
-    title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]], where: str, caption: str = ""
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Mapping[str, Any]],
+    where: str,
+    caption: str = "",
 ) -> None:
     """Print the first rows, or those of each question, without empty columns; a note says where all of them are."""
     parts: dict[object, list[Mapping[str, Any]]] = {}
@@ -69,13 +88,17 @@ def show_rows(
     shown = []
     for part in parts.values():
         shown += part[: _STATISTICS if part[0].get("item") == "mean" else _ROWS]
-    told = [name for name in columns if any(row[name] not in ("", None) for row in shown)]
+    told = [
+        name for name in columns if any(row[name] not in ("", None) for row in shown)
+    ]
     show_table(title, told, [[row[name] for name in told] for row in shown], caption)
     if len(shown) < len(rows):
         note(f"{len(rows) - len(shown):,} more rows: {where}")
 
 
-def _show(title: str, columns: Sequence[str] | None, lines: list[list[str]], caption: str) -> None:
+def _show(
+    title: str, columns: Sequence[str] | None, lines: list[list[str]], caption: str
+) -> None:
     """Print cells as a table, without columns as names and values."""
     if not _stdout().is_terminal:
         for line in lines if columns is None else [columns, *lines]:
@@ -86,18 +109,27 @@ def _show(title: str, columns: Sequence[str] | None, lines: list[list[str]], cap
     from rich.text import Text
 
     box = None if columns is None else SIMPLE_HEAD
-    table = Table(box=box, show_header=columns is not None, pad_edge=False, collapse_padding=columns is not None)
+    table = Table(
+        box=box,
+        show_header=columns is not None,
+        pad_edge=False,
+        collapse_padding=columns is not None,
+    )
     for column, *cells in zip(columns or ("", ""), *lines, strict=True):
         # On a narrow terminal words may be wrapped, also those of a header, but never numbers.
         numbers = columns is not None and not any(cell[:1].isalpha() for cell in cells)
         names = columns is None and not table.columns
         width = max(map(len, cells), default=0) if numbers or names else None
         justify: Any = "right" if numbers else "left"
-        table.add_column(Text(column), justify=justify, min_width=width, overflow="fold")
+        table.add_column(
+            Text(column), justify=justify, min_width=width, overflow="fold"
+        )
     for line in lines:
         table.add_row(*map(Text, line))
     # A title and a caption of the table's own would be as narrow as the table.
-    for part in filter(None, (Text(title, "italic"), table, Text(caption, "dim italic"))):
+    for part in filter(
+        None, (Text(title, "italic"), table, Text(caption, "dim italic"))
+    ):
         _stdout().print(part)
 
 
@@ -115,7 +147,9 @@ def _in_words(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
     # A line of a table must stay one: tabs and other unprintable characters are escaped.
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in str(value))
+    return "".join(
+        letter if letter.isprintable() else ascii(letter)[1:-1] for letter in str(value)
+    )
 
 
 def safe_figure(value: float, *, up: bool = True) -> str:
@@ -132,7 +166,9 @@ def progress(description: str, total: int) -> Iterator[Callable[[float], None]]:
     """Show a progress bar on stderr if it is a terminal; yields the function that advances it."""
     from rich.progress import Progress
 
-    with Progress(console=_stderr(), transient=True, disable=not _stderr().is_terminal) as bars:
+    with Progress(
+        console=_stderr(), transient=True, disable=not _stderr().is_terminal
+    ) as bars:
         yield partial(bars.advance, bars.add_task(description, total=total))
 
 

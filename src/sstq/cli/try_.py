@@ -22,21 +22,40 @@ if TYPE_CHECKING:
 
 
 def try_(
-    vectors: Annotated[Path, argument("Try with these people, one per row: .npy, Parquet or CSV.")],
+    vectors: Annotated[
+        Path, argument("Try with these people, one per row: .npy, Parquet or CSV.")
+    ],
     epsilon: Annotated[float | None, option("Spend this ε per person.")] = None,
-    mechanism: Annotated[str, option("Use this mechanism (see sstq compare).", "--name")] = "frameunit",
+    mechanism: Annotated[
+        str, option("Use this mechanism (see sstq compare).", "--name")
+    ] = "frameunit",
     spec: Annotated[
-        Path | None, option("Use the mechanism in this JSON file, of any kind; or a survey.", "--mechanism", "-m")
+        Path | None,
+        option(
+            "Use the mechanism in this JSON file, of any kind; or a survey.",
+            "--mechanism",
+            "-m",
+        ),
     ] = None,
     groups: Annotated[
-        Path | None, option("Take the private groups in this .npy with the vectors.", "--private-group")
+        Path | None,
+        option(
+            "Take the private groups in this .npy with the vectors.", "--private-group"
+        ),
     ] = None,
-    clip: Annotated[float | None, option("Scale longer vectors down to this norm.")] = None,
+    clip: Annotated[
+        float | None, option("Scale longer vectors down to this norm.")
+    ] = None,
     bounds: BoundsOption = None,
     columns: ColumnsOption = None,
     no_header: NoHeaderOption = False,
     column: Annotated[
-        str | None, option("Find the frequent strings of this column instead.", "--words", metavar="COLUMN")
+        str | None,
+        option(
+            "Find the frequent strings of this column instead.",
+            "--words",
+            metavar="COLUMN",
+        ),
     ] = None,
     longest: Annotated[int, option("Of words: the most letters.")] = 16,
 ) -> None:
@@ -54,26 +73,48 @@ def try_(
     Example: sstq try people.csv --mechanism survey.json
     """
     if spec is not None:
-        for flag, value in {"--epsilon": epsilon, "--clip": clip, "--bounds": bounds, "--words": column}.items():
+        for flag, value in {
+            "--epsilon": epsilon,
+            "--clip": clip,
+            "--bounds": bounds,
+            "--words": column,
+        }.items():
             if value is not None:
                 raise WrongUsage(f"{flag} must be left out: {spec} has it")
-        _show(_with_mechanism(read_mechanism(spec), vectors, chosen(columns, no_header), groups))
+        _show(
+            _with_mechanism(
+                read_mechanism(spec), vectors, chosen(columns, no_header), groups
+            )
+        )
     elif epsilon is None:
         raise WrongUsage("pass --epsilon, or --mechanism FILE")
     elif column is not None:
         _try_words(vectors, epsilon, column, longest)
     else:
-        _show(_with_name(mechanism, vectors, epsilon, clip, bounds, chosen(columns, no_header)))
+        _show(
+            _with_name(
+                mechanism, vectors, epsilon, clip, bounds, chosen(columns, no_header)
+            )
+        )
 
 
-def _with_mechanism(mechanism: "Mechanism", path: Path, columns: list[str] | None, groups: Path | None) -> "Simulation":
+def _with_mechanism(
+    mechanism: "Mechanism", path: Path, columns: list[str] | None, groups: Path | None
+) -> "Simulation":
     from sstq.simulation import simulate_people
 
-    return simulate_people(mechanism, mechanism.input.open(path, columns=columns, groups=groups))
+    return simulate_people(
+        mechanism, mechanism.input.open(path, columns=columns, groups=groups)
+    )
 
 
 def _with_name(
-    name: str, path: Path, epsilon: float, clip: float | None, bounds: Path | None, columns: list[str] | None
+    name: str,
+    path: Path,
+    epsilon: float,
+    clip: float | None,
+    bounds: Path | None,
+    columns: list[str] | None,
 ) -> "Simulation":
     """Try a mechanism that is made for the vectors of a file."""
     import numpy as np
@@ -83,7 +124,9 @@ def _with_name(
 
     ranges = read_bounds(bounds)
     named = path.suffix != ".npy" and ranges and columns is None
-    file = open_vectors(path, VectorColumns(None, list(ranges or ()) if named else columns))
+    file = open_vectors(
+        path, VectorColumns(None, list(ranges or ()) if named else columns)
+    )
     if ranges is not None:
         if file.columns and set(ranges) != set(file.columns):
             given = f"{', '.join(file.columns)}, got {', '.join(ranges)}"
@@ -98,7 +141,10 @@ def _show(trial: "Simulation") -> None:
     tried = trial.mechanism
     rows = trial.rows()
     title = f"{round(trial.estimate.people):,} people, {trial.bits} bits each"
-    table = [(label, f"{value:.5g}", f"{stderr:.2g}", f"{true:.5g}") for label, value, stderr, true in rows]
+    table = [
+        (label, f"{value:.5g}", f"{stderr:.2g}", f"{true:.5g}")
+        for label, value, stderr, true in rows
+    ]
     show_table(title, ("column", "estimate", "±", "true"), table, caption="")
     # On stderr, so that it is there if the table is piped.
     found = f"error {trial.error:.3g}, predicted {trial.predicted_error:.3g}{trial.clip_note}"
@@ -123,7 +169,15 @@ def _try_words(table: Path, epsilon: float, column: str, longest: int) -> None:
     found = study.simulate(texts)
     held = Counter(map(study.spelling.normalised, texts))
     cells = zip(found.words, found.shares, found.stderr, strict=True)
-    rows = [(word, f"{share:.2%}", f"{error:.2%}", f"{held[word] / len(texts):.2%}") for word, share, error in cells]
-    show_table(f"words of {len(texts):,} people", ("string", "share", "±", "true"), rows, caption="")
+    rows = [
+        (word, f"{share:.2%}", f"{error:.2%}", f"{held[word] / len(texts):.2%}")
+        for word, share, error in cells
+    ]
+    show_table(
+        f"words of {len(texts):,} people",
+        ("string", "share", "±", "true"),
+        rows,
+        caption="",
+    )
     note(f"total ε = {epsilon:g} per person; {plan.of}: {plan.error:.2%}")
     note(found.note)

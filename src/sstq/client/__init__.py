@@ -6,7 +6,9 @@ Install it with ``pip install 'sstq[client]'``: `cryptography` besides the libra
 try:
     import cryptography  # noqa: F401
 except ImportError as error:
-    raise ImportError("sstq.client needs cryptography: pip install 'sstq[client]'") from error
+    raise ImportError(
+        "sstq.client needs cryptography: pip install 'sstq[client]'"
+    ) from error
 
 from sstq.client.campaigns import Campaign, Shuffling
 from sstq.client.sending import Client, DeliveryError

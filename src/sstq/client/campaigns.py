@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import rfc8785
 
 from sstq.accounting.ledger import check_local
-from sstq.checks import ArgumentError, check_argument, check_number, check_option, did_you_mean
+from sstq.checks import (
+    ArgumentError,
+    check_argument,
+    check_number,
+    check_option,
+    did_you_mean,
+)
 from sstq.client.sealing import CROWD_BYTES, OVERHEAD
 from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism, from_json
@@ -37,8 +43,10 @@ Readers = Literal["administrator", "token", "public"]
 BelowThreshold = Literal["drop", "local"]
 
 LARGEST_UPLOAD = 32 << 20  # bytes
-MOST_ROWS = 1 << 30  # over all frames and blocks: each row that is sent takes 24 bytes of the state
-MOST_DENSE_ROWS = 1 << 21  # in one frame: folding takes 32 bytes of memory per row, so at most 64 MB
+# over all frames and blocks: each row that is sent takes 24 bytes of the state
+MOST_ROWS = 1 << 30
+# in one frame: folding takes 32 bytes of memory per row, so at most 64 MB
+MOST_DENSE_ROWS = 1 << 21
 MOST_TOKENS = 100_000  # single-use tokens per request
 MOST_PEOPLE = 10**9  # in a crowd
 MOST_HOURS = 100_000.0  # of a stage: eleven years
@@ -52,7 +60,16 @@ TIME_PATTERN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
 _DEFAULT_MESSAGES = 10_000
 _LONGEST_LABEL = 200
 # The fields of a document besides those of the campaign.
-_DESCRIBED = ("format", "version", "keys", "digest", "message_bits", "slots", "envelope_bytes", "sealing_keys")
+_DESCRIBED = (
+    "format",
+    "version",
+    "keys",
+    "digest",
+    "message_bits",
+    "slots",
+    "envelope_bytes",
+    "sealing_keys",
+)
 
 
 @dataclass(frozen=True)
@@ -109,12 +126,24 @@ class Stage:
     hours: float | None = None
 
     def __post_init__(self) -> None:
-        is_name = isinstance(self.study, str) and re.fullmatch(STUDY_PATTERN, self.study)
-        _require(is_name, "study", f"must be 1 to 56 characters out of a-z, 0-9 and hyphens, got {self.study!r:.100}")
+        is_name = isinstance(self.study, str) and re.fullmatch(
+            STUDY_PATTERN, self.study
+        )
+        _require(
+            is_name,
+            "study",
+            f"must be 1 to 56 characters out of a-z, 0-9 and hyphens, got {self.study!r:.100}",
+        )
         check_number("number", self.number, 1, _MOST_STAGES, integer=True)
         _check_labels("name", (self.name,), 1)
-        is_question = isinstance(self.question, Mapping) and "mechanism" not in self.question
-        _require(is_question, "question", "must be a JSON object without a mechanism, which is the campaign's")
+        is_question = (
+            isinstance(self.question, Mapping) and "mechanism" not in self.question
+        )
+        _require(
+            is_question,
+            "question",
+            "must be a JSON object without a mechanism, which is the campaign's",
+        )
         if self.people is not None:
             check_number("people", self.people, 1, MOST_PEOPLE, integer=True)
         if self.hours is not None:
@@ -173,7 +202,11 @@ class Campaign:
     def __post_init__(self) -> None:
         mechanism = self.mechanism
         is_name = isinstance(self.name, str) and re.fullmatch(NAME_PATTERN, self.name)
-        _require(is_name, "name", f"must be 1 to 64 characters out of a-z, 0-9 and hyphens, got {self.name!r:.100}")
+        _require(
+            is_name,
+            "name",
+            f"must be 1 to 64 characters out of a-z, 0-9 and hyphens, got {self.name!r:.100}",
+        )
         check_option("senders", self.senders, get_args(Senders))
         check_option("readers", self.readers, get_args(Readers))
         _check_mechanism(mechanism)
@@ -182,22 +215,40 @@ class Campaign:
         _check_shape(self.image_shape, mechanism.dim)
         _check_times(self.opens, self.closes)
         if self.shuffling is not None:
-            _require(self.closes is not None, "closes", "must be given if messages are shuffled: they are mixed then")
+            _require(
+                self.closes is not None,
+                "closes",
+                "must be given if messages are shuffled: they are mixed then",
+            )
             allowed = "must be 'everybody' or 'single-use' if messages are shuffled"
             why = "the shuffler does not know the collector's tokens"
-            _require(self.senders != "token", "senders", f"{allowed}, got 'token': {why}")
+            _require(
+                self.senders != "token", "senders", f"{allowed}, got 'token': {why}"
+            )
         object.__setattr__(self, "most_messages", self._checked_most())
         if self.stage is not None:
             self._check_stage(self.stage)
 
     def _check_stage(self, stage: Stage) -> None:
-        _require(self.name == stage.campaign, "name", f"must be that of the stage, {stage.campaign}, got {self.name}")
+        _require(
+            self.name == stage.campaign,
+            "name",
+            f"must be that of the stage, {stage.campaign}, got {self.name}",
+        )
         _ = self.question
         ends = self.closes is not None and stage.hours is not None
-        _require(stage.people is not None or ends, "people", "must be given for a stage without closes and hours")
+        _require(
+            stage.people is not None or ends,
+            "people",
+            "must be given for a stage without closes and hours",
+        )
         if self.shuffling is not None and stage.people is not None:
             least = self.shuffling.threshold
-            _require(stage.people >= least, "people", f"must be a crowd, at least {least}, got {stage.people}")
+            _require(
+                stage.people >= least,
+                "people",
+                f"must be a crowd, at least {least}, got {stage.people}",
+            )
 
     @cached_property
     def question(self) -> Question:
@@ -219,17 +270,30 @@ class Campaign:
         slots = self.slots
         most = self.most_messages
         smallest = self.upload_bytes(1)
-        _require(smallest <= LARGEST_UPLOAD, "mechanism", f"must send at most {LARGEST_UPLOAD} bytes, got {smallest}")
+        _require(
+            smallest <= LARGEST_UPLOAD,
+            "mechanism",
+            f"must send at most {LARGEST_UPLOAD} bytes, got {smallest}",
+        )
         if single and self.shuffling is None:
             allowed = "must send one message per person with senders='single-use' and no shuffler"
             _require(slots == 1, "mechanism", f"{allowed}, got messages={slots}")
         if single or self.shuffling is not None:
             allowed = "must be 1 with senders='single-use' or a shuffler"
-            _require(most in (None, 1), "most_messages", f"{allowed}, got {most!r}: an upload is then of one person")
+            _require(
+                most in (None, 1),
+                "most_messages",
+                f"{allowed}, got {most!r}: an upload is then of one person",
+            )
             return 1
         fitting = 8 * LARGEST_UPLOAD // self.message_bits
-        if most is None:  # strangers send for one person at a time; batches need a token
-            return slots if self.senders == "everybody" else min(_DEFAULT_MESSAGES, fitting)
+        # strangers send for one person at a time; batches need a token
+        if most is None:
+            return (
+                slots
+                if self.senders == "everybody"
+                else min(_DEFAULT_MESSAGES, fitting)
+            )
         return int(check_number("most_messages", most, 1, fitting, integer=True))
 
     @cached_property
@@ -237,7 +301,10 @@ class Campaign:
         """The maximum number of messages in an upload with a sender's token."""
         if self.senders != "everybody" or self.shuffling is not None:
             return self.most_messages
-        return max(self.most_messages, min(_DEFAULT_MESSAGES, 8 * LARGEST_UPLOAD // self.message_bits))
+        return max(
+            self.most_messages,
+            min(_DEFAULT_MESSAGES, 8 * LARGEST_UPLOAD // self.message_bits),
+        )
 
     @cached_property
     def digest(self) -> str:
@@ -268,11 +335,20 @@ class Campaign:
     def agreed(self) -> bytes:
         """Return what people agree to for good when they send to a shuffled campaign, as canonical JSON."""
         shuffling = None if self.shuffling is None else asdict(self.shuffling)
-        return _canonical({"name": self.name, "digest": self.digest, "senders": self.senders, "shuffling": shuffling})
+        return _canonical(
+            {
+                "name": self.name,
+                "digest": self.digest,
+                "senders": self.senders,
+                "shuffling": shuffling,
+            }
+        )
 
     def crowd(self, sealing_key: bytes) -> bytes:
         """Return the name of the crowd of people who agreed to the same and sealed for this key of the collector."""
-        return hashlib.sha256(b"sstq-crowd-v2\x00" + sealing_key + self.agreed()).digest()
+        return hashlib.sha256(
+            b"sstq-crowd-v2\x00" + sealing_key + self.agreed()
+        ).digest()
 
     def status(self, now: datetime) -> Literal["scheduled", "open", "closed"]:
         """Whether the campaign is not open yet, open, or closed at this time."""
@@ -283,30 +359,52 @@ class Campaign:
     def terms(self) -> dict[str, Any]:
         """Return all fields except name and mechanism as JSON values, without those that are not set."""
         values = {own.name: getattr(self, own.name) for own in fields(self)[2:]}
-        return {name: _as_json(value) for name, value in values.items() if value not in (None, ())}
+        return {
+            name: _as_json(value)
+            for name, value in values.items()
+            if value not in (None, ())
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON values, without those that are not set."""
-        return {"name": self.name, "mechanism": read_json(self.mechanism.to_json())} | self.terms()
+        return {
+            "name": self.name,
+            "mechanism": read_json(self.mechanism.to_json()),
+        } | self.terms()
 
     @classmethod
     def from_dict(cls, data: Any) -> Campaign:
         """Build a campaign from JSON values; ValueError for anything else. The mechanism may be one already."""
         _check_fields("a campaign", data, cls)
-        return cls(**{name: term_from_json(name, value) for name, value in data.items() if value is not None})
+        return cls(
+            **{
+                name: term_from_json(name, value)
+                for name, value in data.items()
+                if value is not None
+            }
+        )
 
-    def document(self, keys: Iterable[bytes], sealing_keys: Iterable[bytes] = ()) -> bytes:
+    def document(
+        self, keys: Iterable[bytes], sealing_keys: Iterable[bytes] = ()
+    ) -> bytes:
         """Return the document that the collector signs: the campaign, its message format and the collector's keys.
 
         Args:
             keys: the collector's signing keys.
             sealing_keys: the keys to seal shuffled messages for, the newest first.
         """
-        described: dict[str, Any] = {"digest": self.digest, "message_bits": self.message_bits}
+        described: dict[str, Any] = {
+            "digest": self.digest,
+            "message_bits": self.message_bits,
+        }
         if self.shuffling is not None:
             described |= {"slots": self.slots, "envelope_bytes": self.envelope_bytes}
             described["sealing_keys"] = [key.hex() for key in sealing_keys]
-        header = {"format": _FORMAT, "version": _VERSION, "keys": [key.hex() for key in keys]}
+        header = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "keys": [key.hex() for key in keys],
+        }
         return _canonical(header | self.to_dict() | described)
 
 
@@ -324,21 +422,31 @@ def read_document(raw: bytes) -> Document:
     if not isinstance(data, dict) or data.get("format") != _FORMAT:
         raise ValueError("this is not the document of a campaign")
     if type(data.get("version")) is not int or data["version"] != _VERSION:
-        raise ValueError(f"the document has version {data.get('version')!r:.100}, this library reads {_VERSION}")
-    campaign = Campaign.from_dict({name: value for name, value in data.items() if name not in _DESCRIBED})
+        raise ValueError(
+            f"the document has version {data.get('version')!r:.100}, this library reads {_VERSION}"
+        )
+    campaign = Campaign.from_dict(
+        {name: value for name, value in data.items() if name not in _DESCRIBED}
+    )
     keys = _read_keys("keys", data.get("keys", []))
     sealing_keys = _read_keys("sealing_keys", data.get("sealing_keys", []))
     if campaign.shuffling is not None and not sealing_keys:
-        raise ValueError("sealing_keys must be one or more keys where messages are shuffled")
+        raise ValueError(
+            "sealing_keys must be one or more keys where messages are shuffled"
+        )
     # Each campaign has exactly one document: writing it again must give the same digest, bits and bytes.
     if campaign.document(keys, sealing_keys) != raw:
-        raise ValueError("the document is not canonical, or its digest or message_bits is wrong")
+        raise ValueError(
+            "the document is not canonical, or its digest or message_bits is wrong"
+        )
     return Document(campaign, keys, sealing_keys)
 
 
 def check_address(name: str, url: Any) -> None:
     """ValueError unless this is the address of a service: no query, fragment or final slash."""
-    plain = isinstance(url, str) and re.fullmatch(r"(?i:https?)://(?!/)[!-~]{1,990}(?<!/)", url)
+    plain = isinstance(url, str) and re.fullmatch(
+        r"(?i:https?)://(?!/)[!-~]{1,990}(?<!/)", url
+    )
     allowed = "must be a URL with http:// or https://, without a query, fragment or final slash"
     _require(plain and not set("?#") & set(url), name, f"{allowed}, got {url!r:.100}")
 
@@ -350,7 +458,11 @@ def check_key(name: str, key: Any) -> None:
 
 
 def _read_keys(name: str, stated: Any) -> tuple[bytes, ...]:
-    _require(isinstance(stated, list), name, f"must be a list of public keys, got {stated!r:.100}")
+    _require(
+        isinstance(stated, list),
+        name,
+        f"must be a list of public keys, got {stated!r:.100}",
+    )
     for key in stated:
         check_key(name, key)
     return tuple(map(bytes.fromhex, stated))
@@ -358,12 +470,22 @@ def _read_keys(name: str, stated: Any) -> tuple[bytes, ...]:
 
 def _check_fields(what: str, data: Any, cls: Any) -> None:
     """ValueError unless the JSON value is an object with fields of a dataclass and all that have no default."""
-    _require(isinstance(data, Mapping), what, f"must be a JSON object, got {data!r:.100}")
+    _require(
+        isinstance(data, Mapping), what, f"must be a JSON object, got {data!r:.100}"
+    )
     needed = {own.name: own.default is MISSING for own in fields(cls)}
     for name in data:
-        _require(name in needed, what, f"has no field {name!r:.100}{did_you_mean(name, needed)}")
+        _require(
+            name in needed,
+            what,
+            f"has no field {name!r:.100}{did_you_mean(name, needed)}",
+        )
     for name in needed:
-        _require(not needed[name] or data.get(name) is not None, what, f"needs the field {name!r}")
+        _require(
+            not needed[name] or data.get(name) is not None,
+            what,
+            f"needs the field {name!r}",
+        )
 
 
 def _require(allowed: object, name: str, problem: str) -> None:
@@ -372,10 +494,16 @@ def _require(allowed: object, name: str, problem: str) -> None:
 
 
 def _check_mechanism(mechanism: Any) -> None:
-    _require(isinstance(mechanism, Mechanism), "mechanism", f"must be a mechanism, got {mechanism!r:.100}")
+    _require(
+        isinstance(mechanism, Mechanism),
+        "mechanism",
+        f"must be a mechanism, got {mechanism!r:.100}",
+    )
     check_local(mechanism)
     # Without a frame a state has as many rows as different messages were sent, and no more.
-    rows = 0 if getattr(mechanism, "frame", None) is None else mechanism.estimator.numbers
+    rows = (
+        0 if getattr(mechanism, "frame", None) is None else mechanism.estimator.numbers
+    )
     if mechanism.estimator.sparse:
         most = MOST_ROWS
         row_bytes = 24
@@ -391,28 +519,67 @@ def _check_mechanism(mechanism: Any) -> None:
 
 
 def _check_labels(name: str, labels: Any, count: int) -> None:
-    _require(isinstance(labels, tuple), name, f"must be a tuple of strings, got {labels!r:.100}")
-    _require(len(labels) in (0, count), name, f"must be {count} names, got {len(labels)}")
+    _require(
+        isinstance(labels, tuple),
+        name,
+        f"must be a tuple of strings, got {labels!r:.100}",
+    )
+    _require(
+        len(labels) in (0, count), name, f"must be {count} names, got {len(labels)}"
+    )
     for label in labels:
-        good = isinstance(label, str) and label.isprintable() and 1 <= len(label) <= _LONGEST_LABEL
-        _require(good, name, f"must be 1 to {_LONGEST_LABEL} printable characters each, got {label!r:.100}")
+        good = (
+            isinstance(label, str)
+            and label.isprintable()
+            and 1 <= len(label) <= _LONGEST_LABEL
+        )
+        _require(
+            good,
+            name,
+            f"must be 1 to {_LONGEST_LABEL} printable characters each, got {label!r:.100}",
+        )
     _require(len(set(labels)) == len(labels), name, "must be distinct")
 
 
 def _check_shape(shape: Any, dim: int) -> None:
-    good = isinstance(shape, tuple) and all(type(side) is int and side >= 1 for side in shape)
-    good = good and (not shape or (len(shape) in (2, 3) and math.prod(shape) == dim and shape[2:] in ((), (1,), (3,))))
+    good = isinstance(shape, tuple) and all(
+        type(side) is int and side >= 1 for side in shape
+    )
+    good = good and (
+        not shape
+        or (
+            len(shape) in (2, 3)
+            and math.prod(shape) == dim
+            and shape[2:] in ((), (1,), (3,))
+        )
+    )
     sides = "height and width, and perhaps 1 or 3 channels"
-    _require(good, "image_shape", f"must be {sides}, with the product dim = {dim}, got {shape!r:.100}")
+    _require(
+        good,
+        "image_shape",
+        f"must be {sides}, with the product dim = {dim}, got {shape!r:.100}",
+    )
 
 
 def _check_times(opens: Any, closes: Any) -> None:
     for name, value in (("opens", opens), ("closes", closes)):
         if value is not None:
-            whole = isinstance(value, datetime) and value.utcoffset() == UTC.utcoffset(None) and not value.microsecond
-            _require(whole, name, f"must be a datetime in UTC with whole seconds, got {value!r:.100}")
+            whole = (
+                isinstance(value, datetime)
+                and value.utcoffset() == UTC.utcoffset(None)
+                and not value.microsecond
+            )
+            _require(
+                whole,
+                name,
+                f"must be a datetime in UTC with whole seconds, got {value!r:.100}",
+            )
     if opens is not None and closes is not None:
-        _require(closes > opens, "closes", f"must be after opens, {_as_json(opens)}, got {_as_json(closes)}")
+        _require(
+            closes > opens,
+            "closes",
+            f"must be after opens, {_as_json(opens)}, got {_as_json(closes)}",
+        )
 
 
 def _as_json(value: Any) -> Any:
@@ -426,7 +593,11 @@ def _as_json(value: Any) -> Any:
 def term_from_json(name: str, value: Any) -> Any:
     """A field of a campaign from its JSON value; ValueError for anything else."""
     if name == "mechanism" and not isinstance(value, Mechanism):
-        _require(isinstance(value, dict), name, "must be the JSON object of a mechanism, not a string")
+        _require(
+            isinstance(value, dict),
+            name,
+            "must be the JSON object of a mechanism, not a string",
+        )
         return from_json(_canonical(value).decode())
     if name in ("labels", "group_labels", "image_shape"):
         _require(isinstance(value, list), name, f"must be a list, got {value!r:.100}")
@@ -437,7 +608,9 @@ def term_from_json(name: str, value: Any) -> Any:
                 return datetime.fromisoformat(value)
         except (TypeError, ValueError):
             pass
-        raise ArgumentError(name, f"must be a time such as 2027-01-31T18:00:00Z, got {value!r:.100}")
+        raise ArgumentError(
+            name, f"must be a time such as 2027-01-31T18:00:00Z, got {value!r:.100}"
+        )
     if name in _PARTS:
         _check_fields(name, value, _PARTS[name])
         return _PARTS[name](**value)

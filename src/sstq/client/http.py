@@ -26,7 +26,9 @@ _CHUNK = 1 << 20
 class RequestError(ValueError):
     """A request failed; `status` is that of the refusal, or None without a whole answer: then it may have arrived."""
 
-    def __init__(self, problem: str, status: int | None = None, retry_after: float = 0.0) -> None:
+    def __init__(
+        self, problem: str, status: int | None = None, retry_after: float = 0.0
+    ) -> None:
         super().__init__(problem)
         self.status = status
         self.retry_after = retry_after
@@ -74,24 +76,33 @@ def request(
     content = io.BytesIO()
     size = 0
     try:
-        with _opener(os.environ.get("SSL_CERT_FILE")).open(asked, timeout=_SECONDS) as response:
+        with _opener(os.environ.get("SSL_CERT_FILE")).open(
+            asked, timeout=_SECONDS
+        ) as response:
             while chunk := response.read(_CHUNK):
                 size += len(chunk)
                 if into is None and size > _LARGEST_ANSWER:
-                    raise RequestError(f"the answer from {server} has more than {_LARGEST_ANSWER} bytes")
+                    raise RequestError(
+                        f"the answer from {server} has more than {_LARGEST_ANSWER} bytes"
+                    )
                 (into or content).write(chunk)
-            if size < int(response.headers.get("Content-Length") or 0):  # `read` does not notice
+            # `read` does not notice
+            if size < int(response.headers.get("Content-Length") or 0):
                 raise http.client.IncompleteRead(b"")
     except urllib.error.HTTPError as error:
         with error:
             raise _refusal(server, error) from None
     except http.client.IncompleteRead as error:
-        raise RequestError(f"the answer from {server} was cut off; try again") from error
+        raise RequestError(
+            f"the answer from {server} was cut off; try again"
+        ) from error
     except (OSError, http.client.HTTPException) as error:
-        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):  # of the file to write
+        # of the file to write
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
             raise
         reason = getattr(error, "reason", error)
-        if isinstance(reason, ssl.SSLCertVerificationError):  # another try would not change it
+        # another try would not change it
+        if isinstance(reason, ssl.SSLCertVerificationError):
             raise ValueError(
                 f"the certificate of {server} cannot be verified: {reason.verify_message}; if "
                 "your own authority issued it, set SSL_CERT_FILE to that authority's certificate (PEM)"
@@ -108,10 +119,14 @@ def _refusal(server: str, error: urllib.error.HTTPError) -> RequestError:
         detail = str(error.reason)
     wait = error.headers.get("Retry-After", "")
     seconds = float(wait) if wait.isascii() and wait.isdigit() else 0.0
-    return RequestError(f"{server} refused the request ({error.code}): {detail}", error.code, seconds)
+    return RequestError(
+        f"{server} refused the request ({error.code}): {detail}", error.code, seconds
+    )
 
 
 @cache
 def _opener(authority: str | None) -> urllib.request.OpenerDirector:  # noqa: ARG001 (a new one if it changes)
     """Reading the certificates of all authorities takes longer than a request."""
-    return urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=ssl.create_default_context()))
+    return urllib.request.build_opener(
+        _NoRedirect, urllib.request.HTTPSHandler(context=ssl.create_default_context())
+    )

@@ -100,7 +100,9 @@ class Outbox:
         ([], ['week 12'])
     """
 
-    def __init__(self, campaign: str, path: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self, campaign: str, path: str | os.PathLike[str] | None = None
+    ) -> None:
         self._campaign = campaign
         self.path = None if path is None else Path(path).resolve()
         if self.path is None:
@@ -109,22 +111,35 @@ class Outbox:
             # SQLite would create a file that others may read.
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         try:
-            self._database = sqlite3.connect(self.path or ":memory:", timeout=60.0, check_same_thread=False)
+            self._database = sqlite3.connect(
+                self.path or ":memory:", timeout=60.0, check_same_thread=False
+            )
             # An answer must last as soon as it is here; what has left must not be readable.
-            self._database.executescript("PRAGMA synchronous = EXTRA; PRAGMA secure_delete = ON;")
+            self._database.executescript(
+                "PRAGMA synchronous = EXTRA; PRAGMA secure_delete = ON;"
+            )
             self._prepare()
         except sqlite3.DatabaseError as error:
-            raise ValueError(f"{self}: this is not an outbox, or it is damaged: {error}") from error
+            raise ValueError(
+                f"{self}: this is not an outbox, or it is damaged: {error}"
+            ) from error
 
     def _prepare(self) -> None:
         with self._database:
             (version,) = self._database.execute("PRAGMA user_version").fetchone()
             if version not in (0, _VERSION):
-                raise ValueError(f"{self}: the outbox has version {version}, this library reads {_VERSION}")
-        self._database.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {_VERSION}; COMMIT;")
+                raise ValueError(
+                    f"{self}: the outbox has version {version}, this library reads {_VERSION}"
+                )
+        self._database.executescript(
+            f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {_VERSION}; COMMIT;"
+        )
         with self._database:
             salt = secrets.token_bytes(16)
-            self._database.execute("INSERT INTO outbox SELECT ? WHERE NOT EXISTS (SELECT * FROM outbox)", (salt,))
+            self._database.execute(
+                "INSERT INTO outbox SELECT ? WHERE NOT EXISTS (SELECT * FROM outbox)",
+                (salt,),
+            )
         (self._salt,) = self._database.execute("SELECT salt FROM outbox").fetchone()
 
     def __str__(self) -> str:
@@ -186,9 +201,13 @@ class Outbox:
     def finish(self, waiting: Waiting, *, acknowledged: bool) -> None:
         """Remove an upload that was acknowledged or refused for good; names count as sent from the first receipt on."""
         with self._database:
-            self._database.execute("DELETE FROM uploads WHERE number = ?", (waiting.number,))
+            self._database.execute(
+                "DELETE FROM uploads WHERE number = ?", (waiting.number,)
+            )
             if acknowledged:
-                self._database.execute("UPDATE names SET sent = 1 WHERE answer = ?", (waiting.answer,))
+                self._database.execute(
+                    "UPDATE names SET sent = 1 WHERE answer = ?", (waiting.answer,)
+                )
             left = "SELECT * FROM uploads WHERE answer = ?"
             self._database.execute(
                 f"DELETE FROM names WHERE answer = ? AND sent = 0 AND NOT EXISTS ({left})",  # noqa: S608
@@ -207,14 +226,21 @@ class Outbox:
             self._remember(part)
 
     def _remember(self, part: Part) -> None:
-        self._database.execute("REPLACE INTO studies VALUES (?, ?, ?, ?)", (self._campaign, *part))
+        self._database.execute(
+            "REPLACE INTO studies VALUES (?, ?, ?, ?)", (self._campaign, *part)
+        )
 
     def drop(self, answer: str) -> None:
         """Remove an answer that was not paid for."""
         with self._database:
-            self._database.execute("UPDATE studies SET digest = NULL WHERE campaign = ?", (self._campaign,))
+            self._database.execute(
+                "UPDATE studies SET digest = NULL WHERE campaign = ?", (self._campaign,)
+            )
             for table in ("uploads", "names"):
-                self._database.execute(f"DELETE FROM {table} WHERE answer = ?", (answer,))  # noqa: S608
+                self._database.execute(
+                    f"DELETE FROM {table} WHERE answer = ?",  # noqa: S608
+                    (answer,),
+                )
 
     def were_sent(self, names: Iterable[str]) -> list[str]:
         """Return those names of which something was acknowledged."""

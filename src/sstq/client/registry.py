@@ -17,7 +17,9 @@ from sstq.client.campaigns import Campaign
 __all__ = ["registry_entry"]
 
 
-def registry_entry(campaign: Campaign, estimate: Mapping[str, Any], published: date) -> dict[str, Any]:
+def registry_entry(
+    campaign: Campaign, estimate: Mapping[str, Any], published: date
+) -> dict[str, Any]:
     """Return a draft of an entry, as JSON values; JSON is YAML, which the registry keeps.
 
     Args:
@@ -29,15 +31,23 @@ def registry_entry(campaign: Campaign, estimate: Mapping[str, Any], published: d
     terms = campaign.shuffling
     local = price(mechanism)
     crowds = (estimate.get("shuffling") or {}).get("crowds", [])
-    worst = max(crowds, key=lambda crowd: float(crowd["epsilon"]), default={"epsilon": local, "delta": 0.0})
+    worst = max(
+        crowds,
+        key=lambda crowd: float(crowd["epsilon"]),
+        default={"epsilon": local, "delta": 0.0},
+    )
     shuffled = worst["delta"] > 0
     details = f"{campaign.slots} message(s) per person with ε = {mechanism.epsilon:g} each, {local:g} in total."
     if shuffled:
         details += f" Mixed in crowds of at least {min(c['people'] for c in crowds)} people, ε and δ are as stated."
     actors = "Devices encode; the collector is not trusted."
     if terms is not None:
-        actors += f" A shuffler ({terms.url}) mixes; if it cheats, ε = {local:g} remains."
-    arithmetic = "integers, checked exactly" if mechanism.exact else "floating-point numbers"
+        actors += (
+            f" A shuffler ({terms.url}) mixes; if it cheats, ε = {local:g} remains."
+        )
+    arithmetic = (
+        "integers, checked exactly" if mechanism.exact else "floating-point numbers"
+    )
     deployment = {
         "basic": {
             "name": campaign.name,
@@ -55,13 +65,16 @@ def registry_entry(campaign: Campaign, estimate: Mapping[str, Any], published: d
         "privacy_loss": {
             "privacy_unit": "user-level: all messages of a person to this campaign",
             "privacy_unit_details": "Any two values of one person are adjacent (replacement).",
-            "privacy_parameters": {"epsilon": worst["epsilon"]} | ({"delta": worst["delta"]} if shuffled else {}),
+            "privacy_parameters": {"epsilon": worst["epsilon"]}
+            | ({"delta": worst["delta"]} if shuffled else {}),
             "privacy_parameters_details": details,
         },
         "deployment_model": {
             "model_name": "Local" if terms is None else "Shuffle",
             "actors": actors,
-            "release_type": "One release" if campaign.readers == "administrator" else "Many releases",
+            "release_type": "One release"
+            if campaign.readers == "administrator"
+            else "Many releases",
             "data_source_type": "Static",
             "access_type": "Non-interactive",
         },

@@ -13,7 +13,10 @@ from functools import cached_property
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import (
+    X25519PrivateKey,
+    X25519PublicKey,
+)
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from sstq.messages.batch import Messages
@@ -47,7 +50,11 @@ class SealingKey:
     @cached_property
     def public(self) -> bytes:
         """The public key, 32 bytes."""
-        return X25519PrivateKey.from_private_bytes(self.secret).public_key().public_bytes_raw()
+        return (
+            X25519PrivateKey.from_private_bytes(self.secret)
+            .public_key()
+            .public_bytes_raw()
+        )
 
 
 def seal(content: bytes, public: bytes, info: bytes) -> bytes:
@@ -55,7 +62,9 @@ def seal(content: bytes, public: bytes, info: bytes) -> bytes:
     return _SUITE.encrypt(content, X25519PublicKey.from_public_bytes(public), info=info)
 
 
-def open_envelopes(secret: bytes, info: bytes, envelopes: Iterable[bytes]) -> list[bytes | None]:
+def open_envelopes(
+    secret: bytes, info: bytes, envelopes: Iterable[bytes]
+) -> list[bytes | None]:
     """Open what was sealed; None where it was changed, or sealed for another key, crowd or slot."""
     key = X25519PrivateKey.from_private_bytes(secret)
     contents: list[bytes | None] = []
@@ -67,9 +76,14 @@ def open_envelopes(secret: bytes, info: bytes, envelopes: Iterable[bytes]) -> li
     return contents
 
 
-def seal_person(messages: Iterable[bytes], crowd: bytes, collector_key: bytes, shuffler_key: bytes) -> bytes:
+def seal_person(
+    messages: Iterable[bytes], crowd: bytes, collector_key: bytes, shuffler_key: bytes
+) -> bytes:
     """Build the body of an upload: the crowd, and one envelope per message of a person in a cover for the shuffler."""
-    envelopes = [seal(message, collector_key, envelope_info(crowd, slot)) for slot, message in enumerate(messages)]
+    envelopes = [
+        seal(message, collector_key, envelope_info(crowd, slot))
+        for slot, message in enumerate(messages)
+    ]
     return crowd + seal(b"".join(envelopes), shuffler_key, cover_info(crowd))
 
 
@@ -78,5 +92,7 @@ def payloads(messages: Messages) -> list[bytes]:
     count = len(messages)
     width = messages.layout.message_bits
     packed = np.frombuffer(messages.to_bytes(), dtype=np.uint8)
-    bits = np.unpackbits(packed, count=count * width, bitorder="little").reshape(count, width)
+    bits = np.unpackbits(packed, count=count * width, bitorder="little").reshape(
+        count, width
+    )
     return [row.tobytes() for row in np.packbits(bits, axis=1, bitorder="little")]

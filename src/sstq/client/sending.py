@@ -23,7 +23,13 @@ from numpy.typing import ArrayLike
 from sstq.accounting import BudgetExhausted, Ledger, RoundAlreadySpent
 from sstq.accounting.ledger import ledger_price
 from sstq.checks import ArgumentError, check_argument, check_number
-from sstq.client.campaigns import MOST_PEOPLE, Shuffling, Stage, read_document, stage_name
+from sstq.client.campaigns import (
+    MOST_PEOPLE,
+    Shuffling,
+    Stage,
+    read_document,
+    stage_name,
+)
 from sstq.client.http import Answer, RequestError, request
 from sstq.client.outbox import Outbox, Part, Upload, Waiting
 from sstq.client.sealing import payloads, seal_person
@@ -113,8 +119,15 @@ class Client:
     ) -> None:
         check_argument("most_epsilon", most_epsilon, of="answer_epsilon")
         if least_threshold is not None:
-            check_number("least_threshold", least_threshold, 2, MOST_PEOPLE, integer=True)
-        target = read_target(url, pinned_key=pinned_key, pinned_shuffler=pinned_shuffler, shuffler_url=shuffler_url)
+            check_number(
+                "least_threshold", least_threshold, 2, MOST_PEOPLE, integer=True
+            )
+        target = read_target(
+            url,
+            pinned_key=pinned_key,
+            pinned_shuffler=pinned_shuffler,
+            shuffler_url=shuffler_url,
+        )
         self._tokens = _checked_tokens(token)
         self._url = target.url
         self._ledger = ledger
@@ -123,21 +136,31 @@ class Client:
         self._document = read_document(fetched.content)
         self.campaign = self._document.campaign
         signature = fetched.headers.get("SSTQ-Signature", "")
-        self.key = signer(fetched.content, signature, self._document.keys, target.collector_key)
+        self.key = signer(
+            fetched.content, signature, self._document.keys, target.collector_key
+        )
         self._price = ledger_price(self.campaign.mechanism)
         stage = self.campaign.stage
         if target.name != (self.campaign.name if stage is None else stage.study):
-            raise _refusal(f"the collector returned the campaign {self.campaign.name!r} instead of {target.name!r}")
+            raise _refusal(
+                f"the collector returned the campaign {self.campaign.name!r} instead of {target.name!r}"
+            )
         if (shuffling := self.campaign.shuffling) is not None:
             if target.collector_key is None or target.shuffler_key is None:
                 raise _refusal(
                     "a shuffled campaign needs both public keys, known from its operators: pass pinned_key and "
                     "pinned_shuffler, or a link that has them"
                 )
-            self._check_shuffler(shuffling, fetched, target.address, target.shuffler_key)
+            self._check_shuffler(
+                shuffling, fetched, target.address, target.shuffler_key
+            )
             if least_threshold is not None:
                 self._check_crowd(shuffling, least_threshold)
-        elif target.shuffler_key is not None or shuffler_url is not None or least_threshold is not None:
+        elif (
+            target.shuffler_key is not None
+            or shuffler_url is not None
+            or least_threshold is not None
+        ):
             raise _refusal("the campaign names no shuffler instead of the pinned one")
         if self._price > most_epsilon:
             asked = f"the campaign asks for epsilon = {self._price!r} per person"
@@ -156,22 +179,30 @@ class Client:
         """The address of a campaign of the same service."""
         return f"{self._url.rpartition('/')[0]}/{name}"
 
-    def _check_shuffler(self, terms: Shuffling, fetched: Answer, address: str, pinned: str) -> None:
+    def _check_shuffler(
+        self, terms: Shuffling, fetched: Answer, address: str, pinned: str
+    ) -> None:
         """ValueError unless the shuffler is the pinned one, is here, and signed the document.
 
         Its signature covers its address, both sealing keys and the terms. It signs one document for everybody, so the
         collector cannot give one person a key or an address of their own.
         """
         if terms.key != pinned:
-            raise _refusal(f"the campaign names the shuffler {terms.key} instead of the pinned one")
+            raise _refusal(
+                f"the campaign names the shuffler {terms.key} instead of the pinned one"
+            )
         if terms.url != address:
             remedy = f"If its operator confirms that address, use {terms.url}/{self.campaign.name}"
-            raise _refusal(f"the campaign's shuffler is at {terms.url}, not at {address}", remedy)
+            raise _refusal(
+                f"the campaign's shuffler is at {terms.url}, not at {address}", remedy
+            )
         try:
             signature = fetched.headers.get("SSTQ-Shuffler-Signature", "")
             verify(fetched.content, signature, bytes.fromhex(pinned), SHUFFLER_PREFIX)
         except ValueError as error:
-            raise _refusal(f"{address} is not the shuffler that the campaign names") from error
+            raise _refusal(
+                f"{address} is not the shuffler that the campaign names"
+            ) from error
 
     def _check_crowd(self, terms: Shuffling, least_threshold: int) -> None:
         """ValueError unless every crowd has at least so many people whom no single party can be."""
@@ -198,29 +229,50 @@ class Client:
                 f"{campaign.name} {happens} at {when:%Y-%m-%dT%H:%M:%SZ}, and it is {now:%Y-%m-%dT%H:%M:%SZ}"
             )
         if campaign.senders != "everybody" and not self._tokens:
-            raise ArgumentError("token", f"must be given: {campaign.name} takes messages with a token only")
+            raise ArgumentError(
+                "token",
+                f"must be given: {campaign.name} takes messages with a token only",
+            )
 
     def check_people(self, people: int) -> None:
         """ValueError unless messages of so many people may be sent now with these tokens."""
         campaign = self.campaign
         tokens = len(self._tokens)
         if campaign.senders == "single-use" and people != tokens:
-            raise ValueError(f"X must be one vector per single-use token, got {people} and {tokens} tokens")
-        anonymous = campaign.senders == "everybody" and campaign.shuffling is None and not tokens
+            raise ValueError(
+                f"X must be one vector per single-use token, got {people} and {tokens} tokens"
+            )
+        anonymous = (
+            campaign.senders == "everybody"
+            and campaign.shuffling is None
+            and not tokens
+        )
         if anonymous and people > 1 and campaign.most_messages <= campaign.slots:
-            problem = f"X must be one person's vector without a sender's token, got {people}"
-            raise _refusal(problem, f"Ask the campaign's owner for a token for {people} people")
+            problem = (
+                f"X must be one person's vector without a sender's token, got {people}"
+            )
+            raise _refusal(
+                problem, f"Ask the campaign's owner for a token for {people} people"
+            )
         allowance = self._allowance()
         single = campaign.senders == "single-use"
-        if allowance is not None and allowance < (1 if single else people * campaign.slots):
-            left = "was used before" if single else f"pays for {allowance // campaign.slots} more people, not {people}"
+        if allowance is not None and allowance < (
+            1 if single else people * campaign.slots
+        ):
+            left = (
+                "was used before"
+                if single
+                else f"pays for {allowance // campaign.slots} more people, not {people}"
+            )
             raise _refusal(f"the token {left}")
 
     def _allowance(self) -> int | None:
         """How many messages the server would take with the first token; None if it states no limit."""
         token = self._tokens[0] if self._tokens else None
         try:
-            stated = self._request("GET", f"{self._goes_to[0]}/messages", token=token).json()
+            stated = self._request(
+                "GET", f"{self._goes_to[0]}/messages", token=token
+            ).json()
         except RequestError as error:
             if error.status in _UNKNOWN_ROUTE:
                 return None
@@ -230,7 +282,11 @@ class Client:
         return allowance if isinstance(allowance, int) else None
 
     def send(
-        self, X: ArrayLike, groups: ArrayLike | None = None, *, progress: Callable[[int], object] = lambda _: None
+        self,
+        X: ArrayLike,
+        groups: ArrayLike | None = None,
+        *,
+        progress: Callable[[int], object] = lambda _: None,
     ) -> int:
         """Encode each row as one message and send them; returns how many were acknowledged (all of them).
 
@@ -248,9 +304,14 @@ class Client:
             ValueError: nothing was spent or sent.
         """
         if self.campaign.stage is not None:
-            raise _refusal(f"{self.campaign.stage.study} is a study", "Call take_part, which answers it once")
+            raise _refusal(
+                f"{self.campaign.stage.study} is a study",
+                "Call take_part, which answers it once",
+            )
         self.check_ready()
-        return self.send_messages(answer(self.campaign.mechanism, X, groups), progress=progress)
+        return self.send_messages(
+            answer(self.campaign.mechanism, X, groups), progress=progress
+        )
 
     def take_part(self, value: Any) -> datetime | None:
         """Answer a study once, whatever the value is; returns when to come again, or None if nothing is left to do.
@@ -269,11 +330,17 @@ class Client:
         """
         stage = self.campaign.staged
         if self.outbox.path is None:
-            raise ArgumentError("outbox", "must be a file, or a ledger given: it remembers that this person answered")
+            raise ArgumentError(
+                "outbox",
+                "must be a file, or a ledger given: it remembers that this person answered",
+            )
         with self.outbox.locked():
             known = self.outbox.remembered()
             if known.digest is not None:
-                self._goes_to = self._address(stage_name(stage.study, known.stage)), known.digest
+                self._goes_to = (
+                    self._address(stage_name(stage.study, known.stage)),
+                    known.digest,
+                )
                 self._deliver(lambda _: None)
             elif not self._is_charged():
                 return self._answer(stage, known, value)
@@ -286,19 +353,27 @@ class Client:
         return f"study {self.campaign.question.study}"
 
     def _is_charged(self) -> bool:
-        return self._ledger is not None and any(entry.round_id == self._entry for entry in self._ledger.entries)
+        return self._ledger is not None and any(
+            entry.round_id == self._entry for entry in self._ledger.entries
+        )
 
     def _answer(self, stage: Stage, known: Part, value: Any) -> datetime | None:
         """Answer a stage of a study, if it is the person's; returns when to come again."""
         if stage.number < known.stage:
-            raise _refusal(f"stage {stage.number} of {stage.study} is over: {known.stage} was there before")
+            raise _refusal(
+                f"stage {stage.number} of {stage.study} is over: {known.stage} was there before"
+            )
         try:
             allowance = self._allowance()
         except RequestError as error:
             if error.status != _GONE:
                 raise
             # If the study goes on, the service says when to ask for the next stage.
-            return datetime.now(UTC) + timedelta(seconds=error.retry_after) if error.retry_after else None
+            return (
+                datetime.now(UTC) + timedelta(seconds=error.retry_after)
+                if error.retry_after
+                else None
+            )
         if allowance == 0:
             raise _refusal("the token was used before: you have answered")
         question = self.campaign.question
@@ -311,9 +386,13 @@ class Client:
             return self._beginning(stage, turn)
         messages = question.encode([value])
         terms = self.campaign.shuffling
-        uploads = self._packed(messages) if terms is None else self._sealed(messages, terms)
+        uploads = (
+            self._packed(messages) if terms is None else self._sealed(messages, terms)
+        )
         part = known._replace(digest=self.campaign.digest)
-        self.outbox.put(self._entry, uploads, (), needs_ledger=self._ledger is not None, part=part)
+        self.outbox.put(
+            self._entry, uploads, (), needs_ledger=self._ledger is not None, part=part
+        )
         self._deliver(lambda _: None)
         return None
 
@@ -326,7 +405,11 @@ class Client:
         return closes + timedelta(hours=periods * stage.hours)
 
     def send_messages(
-        self, messages: Messages, *, names: Iterable[str] = (), progress: Callable[[int], object] = lambda _: None
+        self,
+        messages: Messages,
+        *,
+        names: Iterable[str] = (),
+        progress: Callable[[int], object] = lambda _: None,
     ) -> int:
         """Send messages that were encoded with the campaign's mechanism and never sent before; otherwise like `send`.
 
@@ -336,9 +419,14 @@ class Client:
             progress: called with the number of messages after each upload.
         """
         if messages.digest != self.campaign.digest:
-            raise ValueError("messages must come from the campaign's mechanism; encode them with `campaign.mechanism`")
+            raise ValueError(
+                "messages must come from the campaign's mechanism; encode them with `campaign.mechanism`"
+            )
         if self.campaign.stage is not None and not self._tokens:
-            raise _refusal("many people's answers to a study need a sender's token", "Call take_part for one person")
+            raise _refusal(
+                "many people's answers to a study need a sender's token",
+                "Call take_part for one person",
+            )
         if messages.simulated:
             raise ValueError(
                 "messages must be encoded with secret randomness, got messages encoded with a seed; leave out rng"
@@ -347,11 +435,17 @@ class Client:
         slots = self.campaign.slots
         shuffling = self.campaign.shuffling
         if shuffling is not None and len(messages) % slots:
-            raise ValueError(f"messages must be {slots} per person, slot by slot, got {len(messages)}")
+            raise ValueError(
+                f"messages must be {slots} per person, slot by slot, got {len(messages)}"
+            )
         with self.outbox.locked():
             self._check_nothing_waits()
             self.check_people(len(messages) // slots)
-            uploads = self._packed(messages) if shuffling is None else self._sealed(messages, shuffling)
+            uploads = (
+                self._packed(messages)
+                if shuffling is None
+                else self._sealed(messages, shuffling)
+            )
             name = f"{self.campaign.name} {secrets.token_hex(16)}"
             self.outbox.put(name, uploads, names, needs_ledger=self._ledger is not None)
             return self._deliver(progress)
@@ -365,7 +459,9 @@ class Client:
                 waiting,
             )
 
-    def send_waiting(self, *, progress: Callable[[int], object] = lambda _: None) -> int:
+    def send_waiting(
+        self, *, progress: Callable[[int], object] = lambda _: None
+    ) -> int:
         """Send what waits in the outbox for this campaign, byte by byte as before; returns how many were acknowledged.
 
         It spends nothing more. Call it when the program starts: ``client.send_waiting() or client.send(x)`` sends one
@@ -404,7 +500,10 @@ class Client:
         if not waiting.needs_ledger:
             return
         if self._ledger is None:
-            raise ArgumentError("ledger", f"must be given: the ledger pays for what waits in {self.outbox}")
+            raise ArgumentError(
+                "ledger",
+                f"must be given: the ledger pays for what waits in {self.outbox}",
+            )
         try:
             self._ledger.spend(self._price, waiting.answer)
         except RoundAlreadySpent:
@@ -419,11 +518,15 @@ class Client:
             self._upload(upload)
         except ValueError as error:
             status = getattr(error, "status", None)
-            if status in _FINAL or (status == _TOKEN_REFUSED and upload.token is not None):
+            if status in _FINAL or (
+                status == _TOKEN_REFUSED and upload.token is not None
+            ):
                 return str(error)
             left = self.outbox.messages()
             wait = f"{left} wait in the outbox ({self.outbox}); send_waiting() repeats them and spends nothing more"
-            raise DeliveryError(f"{error} ({sent} of {total} messages were stored, {wait})", left) from error
+            raise DeliveryError(
+                f"{error} ({sent} of {total} messages were stored, {wait})", left
+            ) from error
         return None
 
     def _upload(self, upload: Upload) -> None:
@@ -439,17 +542,25 @@ class Client:
             "SSTQ-Count": str(stated),
             "SSTQ-Digest": digest,
         }
-        receipt = self._request("POST", f"{url}/messages", token=token, headers=headers, body=upload.body)
+        receipt = self._request(
+            "POST", f"{url}/messages", token=token, headers=headers, body=upload.body
+        )
         if receipt.json() != {"count": stated}:
-            raise RequestError(f"the receipt of {urlsplit(self._url).netloc} is for another upload")
+            raise RequestError(
+                f"the receipt of {urlsplit(self._url).netloc} is for another upload"
+            )
 
     def _packed(self, messages: Messages) -> Iterator[Upload]:
         """Iterate over the uploads of messages that are not sealed, as large as the campaign allows."""
-        most = self.campaign.most_in_batch if self._tokens else self.campaign.most_messages
+        most = (
+            self.campaign.most_in_batch if self._tokens else self.campaign.most_messages
+        )
         tokens = self._single_use_tokens()
         for start in range(0, len(messages), most):
             some = messages[start : start + most]
-            yield Upload(secrets.token_hex(16), len(some), some.to_bytes(), next(tokens))
+            yield Upload(
+                secrets.token_hex(16), len(some), some.to_bytes(), next(tokens)
+            )
 
     def _sealed(self, messages: Messages, terms: Shuffling) -> Iterator[Upload]:
         """Iterate over the people: their messages sealed for the collector's newest key, covered for the shuffler."""
@@ -466,7 +577,11 @@ class Client:
 
     def _single_use_tokens(self) -> Iterator[str | None]:
         """The tokens that belong to one upload each and wait with it; None without end where there are none."""
-        return iter(self._tokens) if self.campaign.senders == "single-use" else repeat(None)
+        return (
+            iter(self._tokens)
+            if self.campaign.senders == "single-use"
+            else repeat(None)
+        )
 
     def _request(self, method: str, url: str, **options: Any) -> Answer:
         """Repeat a request, with growing pauses, until a further try would not change the answer."""
@@ -490,7 +605,10 @@ def _checked_tokens(token: str | Sequence[str] | None) -> list[str]:
     tokens = [token] if isinstance(token, str) else list(token or ())
     for one in tokens:
         if not isinstance(one, str) or not re.fullmatch("[!-~]([ -~]*[!-~])?", one):
-            raise ArgumentError("token", "must be printable ASCII characters, got another")  # which is secret
+            # which is secret
+            raise ArgumentError(
+                "token", "must be printable ASCII characters, got another"
+            )
     return tokens
 
 

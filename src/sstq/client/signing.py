@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
 
 __all__ = ["CAMPAIGN_PREFIX", "SHUFFLER_PREFIX", "SigningKey", "signer", "verify"]
 
@@ -43,22 +46,32 @@ class SigningKey:
         return base64.b64encode(self._key.sign(prefix + document)).decode()
 
 
-def verify(document: bytes, signature: str, public: bytes, prefix: bytes = CAMPAIGN_PREFIX) -> None:
+def verify(
+    document: bytes, signature: str, public: bytes, prefix: bytes = CAMPAIGN_PREFIX
+) -> None:
     """Check that this key signed this document; ValueError otherwise."""
     try:
         raw = base64.b64decode(signature, validate=True)
         Ed25519PublicKey.from_public_bytes(public).verify(raw, prefix + document)
     except (InvalidSignature, ValueError) as error:
-        raise ValueError("the signature does not match this document and key") from error
+        raise ValueError(
+            "the signature does not match this document and key"
+        ) from error
 
 
-def signer(document: bytes, signature: str, keys: Iterable[bytes], pinned: str | None) -> str:
+def signer(
+    document: bytes, signature: str, keys: Iterable[bytes], pinned: str | None
+) -> str:
     """Return the key that signed the document, in hexadecimal; ValueError unless `keys` has it and it is pinned."""
     named = [key.hex() for key in keys]
     if pinned is not None and pinned not in named:
-        raise ValueError(f"the collector's key {' '.join(named)} is not the pinned one; nothing was sent")
+        raise ValueError(
+            f"the collector's key {' '.join(named)} is not the pinned one; nothing was sent"
+        )
     for key in named if pinned is None else [pinned]:
         with suppress(ValueError):
             verify(document, signature, bytes.fromhex(key))
             return key
-    raise ValueError("the campaign's signature is wrong, so it may have been tampered with; nothing was sent")
+    raise ValueError(
+        "the campaign's signature is wrong, so it may have been tampered with; nothing was sent"
+    )

@@ -31,7 +31,11 @@ class Target(NamedTuple):
 
 
 def read_target(
-    url: str, *, pinned_key: str | None = None, pinned_shuffler: str | None = None, shuffler_url: str | None = None
+    url: str,
+    *,
+    pinned_key: str | None = None,
+    pinned_shuffler: str | None = None,
+    shuffler_url: str | None = None,
 ) -> Target:
     """Read an address or a link, and join its keys with those that are given; ValueError for anything that is unclear.
 
@@ -49,13 +53,17 @@ def read_target(
     campaign, has_pins, fragment = url.partition("#")
     address, _, name = campaign.rstrip("/").rpartition("/")
     if not re.fullmatch(NAME_PATTERN, name) or "//" not in address.rstrip("/"):
-        raise ArgumentError("url", f"must be an address with the campaign's name, such as {campaign}/NAME, got {url!r}")
+        raise ArgumentError(
+            "url",
+            f"must be an address with the campaign's name, such as {campaign}/NAME, got {url!r}",
+        )
     check_address("url", address)
     if shuffler_url is not None:
         check_address("shuffler_url", shuffler_url)
         if address != shuffler_url:
             raise ArgumentError(
-                "url", f"must be at the shuffler's address {shuffler_url}, got {url!r}; nothing was sent"
+                "url",
+                f"must be at the shuffler's address {shuffler_url}, got {url!r}; nothing was sent",
             )
     pins = _read_pins(fragment) if has_pins else {}
     return Target(
@@ -74,7 +82,9 @@ def _read_pins(fragment: str) -> dict[str, str]:
         if pin is None or pin[1] in pins:
             allowed = "must end in #collector-key=KEY, #shuffler-key=KEY or both joined by &, each once"
             digits = "KEY being 64 hexadecimal digits (0-9, a-f)"
-            raise ArgumentError("url", f"{allowed}, {digits}, got #{fragment:.200}; nothing was sent")
+            raise ArgumentError(
+                "url", f"{allowed}, {digits}, got #{fragment:.200}; nothing was sent"
+            )
         pins[pin[1]] = pin[2]
     return pins
 
@@ -85,5 +95,8 @@ def _one_key(name: str, given: str | None, linked: str | None) -> str | None:
         return linked
     check_key(name, given)
     if linked not in (None, given):
-        raise ArgumentError(name, f"must be the key of the link, {linked}, got {given}; nothing was sent")
+        raise ArgumentError(
+            name,
+            f"must be the key of the link, {linked}, got {given}; nothing was sent",
+        )
     return given

@@ -11,9 +11,16 @@ from sstq.clients import FILES, client_folder
 def main(arguments: list[str] | None = None) -> str | None:
     """Write the files into a folder for each language; returns what is wrong, if anything."""
     parser = argparse.ArgumentParser(
-        prog="python -m sstq.clients", description="Write the clients in C and JavaScript."
+        prog="python -m sstq.clients",
+        description="Write the clients in C and JavaScript.",
     )
-    parser.add_argument("--output", required=True, type=Path, metavar="FOLDER", help="write into this folder")
+    parser.add_argument(
+        "--output",
+        required=True,
+        type=Path,
+        metavar="FOLDER",
+        help="write into this folder",
+    )
     parser.add_argument("--force", action="store_true", help="overwrite existing files")
     options = parser.parse_args(arguments)
     copies = {

@@ -19,8 +19,10 @@ from sstq.mechanisms.two_level_draw import KClosest
 
 _KNOWN = {"channel": "flat", "kashin": "certified", "frame": "hadamard"}
 _LARGEST_FRAME = 1 << 30
-_TYPES = ("choice", "multichoice", "number", "vector", "by", "count", "mean")  # in the order of sstq_type
-_WORDS = ("frame_seed", "threshold", "share_threshold", "own", "other", "draw")  # of 64 bits
+# in the order of sstq_type
+_TYPES = ("choice", "multichoice", "number", "vector", "by", "count", "mean")
+# of 64 bits
+_WORDS = ("frame_seed", "threshold", "share_threshold", "own", "other", "draw")
 
 
 class _Header(NamedTuple):
@@ -42,8 +44,12 @@ def c_header(mechanism: Mechanism, name: str) -> str:
         raise ValueError(
             f"the header's name must be letters, digits and underscores and begin with a letter, got {name!r}"
         )
-    kind, encoder, about, tables, values = _HEADERS.get(mechanism.name, _header)(mechanism, name)
-    lines = [f"/* {mechanism.name}, {about}, {mechanism.message_bits} bits per message."]
+    kind, encoder, about, tables, values = _HEADERS.get(mechanism.name, _header)(
+        mechanism, name
+    )
+    lines = [
+        f"/* {mechanism.name}, {about}, {mechanism.message_bits} bits per message."
+    ]
     if mechanism.messages > 1:
         total = f"{mechanism.messages} messages, epsilon = {mechanism.bundle_epsilon:.6g} in all"
         lines += [
@@ -103,19 +109,40 @@ def _survey(survey: Survey, name: str) -> tuple[list[str], dict[str, str]]:
     """The questions of a survey with the names of their labels, and the members of its `sstq_survey`."""
     tables = []
     rows = []
-    for number, (question, entry) in enumerate(zip(survey.questions.values(), c_questions(survey), strict=True)):
+    for number, (question, entry) in enumerate(
+        zip(survey.questions.values(), c_questions(survey), strict=True)
+    ):
         labels = getattr(question, "labels", None)
         part = _members(survey.parts[number].mechanism, name)[1]
-        members = {field: _number(field, value) for field, value in entry.items() if field not in ("type", "name")}
-        members |= {"type": f"SSTQ_{question.type.upper()}", "name": _text(entry["name"])}
-        members["part"] = f"{{{', '.join(f'.{field} = {value}' for field, value in part.items())}}}"
+        members = {
+            field: _number(field, value)
+            for field, value in entry.items()
+            if field not in ("type", "name")
+        }
+        members |= {
+            "type": f"SSTQ_{question.type.upper()}",
+            "name": _text(entry["name"]),
+        }
+        members["part"] = (
+            f"{{{', '.join(f'.{field} = {value}' for field, value in part.items())}}}"
+        )
         if labels is not None:
             members["label_names"] = f"{name}_labels{number}"
             texts = "".join(f"    {_text(str(label))},\n" for label in labels)
-            tables.append(f"static const char *const {name}_labels{number}[] = {{\n{texts}}};\n")
-        rows.append(f"    {{{', '.join(f'.{field} = {value}' for field, value in members.items())}}},\n")
-    tables.append(f"static const sstq_question {name}_questions[] = {{\n{''.join(rows)}}};\n")
-    values = {"digest": "0", "epsilon": _hexadecimal(survey.epsilon), "count": f"{len(rows)}u"}
+            tables.append(
+                f"static const char *const {name}_labels{number}[] = {{\n{texts}}};\n"
+            )
+        rows.append(
+            f"    {{{', '.join(f'.{field} = {value}' for field, value in members.items())}}},\n"
+        )
+    tables.append(
+        f"static const sstq_question {name}_questions[] = {{\n{''.join(rows)}}};\n"
+    )
+    values = {
+        "digest": "0",
+        "epsilon": _hexadecimal(survey.epsilon),
+        "count": f"{len(rows)}u",
+    }
     return tables, values | {"questions": f"{name}_questions"}
 
 
@@ -132,7 +159,11 @@ def c_questions(survey: Survey) -> list[dict[str, Any]]:
             "items": part.items,
         }
         if isinstance(question, Ranged):
-            entry |= {"labels": len(question.edges) - 1, "low": float(question.low), "high": float(question.high)}
+            entry |= {
+                "labels": len(question.edges) - 1,
+                "low": float(question.low),
+                "high": float(question.high),
+            }
         elif isinstance(question, Choice | MultiChoice):
             entry["labels"] = len(question.labels)
         elif isinstance(question, Mean):
@@ -168,44 +199,74 @@ def _refuse(unknown: str) -> None:
 
 
 def _sets(mechanism: Frequencies) -> dict[str, Any]:
-    return {"epsilon": mechanism.epsilon, "groups": mechanism.categories} | _shares(mechanism.draw)
+    return {"epsilon": mechanism.epsilon, "groups": mechanism.categories} | _shares(
+        mechanism.draw
+    )
 
 
 def _shares(draw: KClosest) -> dict[str, Any]:
-    return {"share_size": draw.size, "share_inside": draw.inside, "share_threshold": draw.threshold}
+    return {
+        "share_size": draw.size,
+        "share_inside": draw.inside,
+        "share_threshold": draw.threshold,
+    }
 
 
 def _framed(mechanism: Any) -> dict[str, Any]:
     """The members of all mechanisms with a frame."""
     if mechanism.bounds is not None:
-        raise ValueError("bounds must be left out for the C client: scale the vectors before sstq_encode")
+        raise ValueError(
+            "bounds must be left out for the C client: scale the vectors before sstq_encode"
+        )
     frame = mechanism.frame
     if frame.size > _LARGEST_FRAME:
-        raise ValueError(f"frame_size must be at most {_LARGEST_FRAME} for the C client, got {frame.size}")
-    common = {"epsilon": mechanism.epsilon, "clip": mechanism.clip, "dim": mechanism.dim}
+        raise ValueError(
+            f"frame_size must be at most {_LARGEST_FRAME} for the C client, got {frame.size}"
+        )
+    common = {
+        "epsilon": mechanism.epsilon,
+        "clip": mechanism.clip,
+        "dim": mechanism.dim,
+    }
     return common | {"frame_size": frame.size, "frame_seed": frame.seed}
 
 
 def _flat(mechanism: SSTQ) -> dict[str, Any]:
-    names = {"channel": mechanism.channel.name, "kashin": mechanism.kashin.name, "frame": mechanism.frame.name}
-    if unknown := [f"{option}={name!r}" for option, name in names.items() if name != _KNOWN[option]]:
+    names = {
+        "channel": mechanism.channel.name,
+        "kashin": mechanism.kashin.name,
+        "frame": mechanism.frame.name,
+    }
+    if unknown := [
+        f"{option}={name!r}" for option, name in names.items() if name != _KNOWN[option]
+    ]:
         _refuse(", ".join(unknown))
     channel: Any = mechanism.channel
     # The representation of the C client has no caps.
     schedule = mechanism.kashin.schedule(mechanism.frame)[:, [0, 1, 3]]
     parts = {"bits": mechanism.bits, "steps": len(schedule), "schedule": schedule}
-    parts |= {"codebook": mechanism.codebook.values, "own": channel.own, "other": channel.other}
+    parts |= {
+        "codebook": mechanism.codebook.values,
+        "own": channel.own,
+        "other": channel.other,
+    }
     return _framed(mechanism) | parts
 
 
 def _rows(mechanism: Any) -> dict[str, Any]:
     choice = mechanism.choice
     members = {"rounds": mechanism.frame.rounds, "frames": mechanism.frames}
-    return _framed(mechanism) | members | {"inside": choice.inside, "threshold": choice.threshold}
+    return (
+        _framed(mechanism)
+        | members
+        | {"inside": choice.inside, "threshold": choice.threshold}
+    )
 
 
 def _groups(mechanism: GroupUnit) -> dict[str, Any]:
-    members = {name: getattr(mechanism, name) for name in ("groups", "blocks", "vector_frames")}
+    members = {
+        name: getattr(mechanism, name) for name in ("groups", "blocks", "vector_frames")
+    }
     shares = {} if mechanism.share_sets is None else _shares(mechanism.share_sets.draw)
     return _rows(mechanism) | members | shares
 
@@ -231,7 +292,12 @@ def _table(name: str, values: NDArray[Any]) -> str:
     is_single = values.dtype == np.float32
     suffix = "f" if is_single else ""
     kind = "float" if is_single else "double"
-    rows = [", ".join(f"{_hexadecimal(float(value))}{suffix}" for value in np.atleast_1d(row)) for row in values]
+    rows = [
+        ", ".join(
+            f"{_hexadecimal(float(value))}{suffix}" for value in np.atleast_1d(row)
+        )
+        for row in values
+    ]
     if values.ndim == 2:
         rows = [f"{{{row}}}" for row in rows]
     shape = "".join(f"[{length}]" for length in values.shape)

@@ -15,7 +15,9 @@ _locked: set[int] = set()
 
 
 @contextmanager
-def atomic_file(path: str | os.PathLike[str], *, private: bool = False, locked: bool = False) -> Iterator[BinaryIO]:
+def atomic_file(
+    path: str | os.PathLike[str], *, private: bool = False, locked: bool = False
+) -> Iterator[BinaryIO]:
     """Open a binary file that appears at `path` only if the block ends without an error.
 
     The data reach the disk before the name does, so a crash leaves the old file or the new one, never a part. A
@@ -24,12 +26,20 @@ def atomic_file(path: str | os.PathLike[str], *, private: bool = False, locked: 
     """
     target = Path(path)
     if not target.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(target.parent))
-    temporary = target.with_name(f".{target.name}.{'new' if locked else secrets.token_hex(8)}")
+        raise FileNotFoundError(
+            errno.ENOENT, os.strerror(errno.ENOENT), str(target.parent)
+        )
+    temporary = target.with_name(
+        f".{target.name}.{'new' if locked else secrets.token_hex(8)}"
+    )
     try:
         if locked:
             temporary.unlink(missing_ok=True)
-        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if private else 0o666)
+        descriptor = os.open(
+            temporary,
+            os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
+            0o600 if private else 0o666,
+        )
         with open(descriptor, "w+b") as file:
             yield file
             file.flush()
@@ -50,7 +60,9 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+def write_csv(
+    path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]
+) -> None:
     """Write rows of named values as CSV, the columns in this order; None is an empty field."""
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=columns, lineterminator="\n")

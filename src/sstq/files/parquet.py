@@ -14,7 +14,9 @@ def import_pyarrow() -> Any:
         import pyarrow.compute
         import pyarrow.parquet
     except ImportError as error:
-        raise ImportError("Parquet files need pyarrow: pip install 'sstq[data]'") from error
+        raise ImportError(
+            "Parquet files need pyarrow: pip install 'sstq[data]'"
+        ) from error
     return pyarrow
 
 
@@ -25,4 +27,6 @@ def open_parquet(file: BinaryIO) -> Iterator[Any]:
     try:
         yield pyarrow.parquet.ParquetFile(file, page_checksum_verification=True)
     except (OSError, pyarrow.ArrowException) as error:
-        raise ValueError(f"{file.name} is truncated, damaged or not a Parquet file: {error}") from error
+        raise ValueError(
+            f"{file.name} is truncated, damaged or not a Parquet file: {error}"
+        ) from error

@@ -17,7 +17,9 @@ def open_object(address: str) -> BinaryIO:
             other_system, name = url_to_fs(address)
             system = fs.PyFileSystem(fs.FSSpecHandler(other_system))
     except ImportError as error:
-        raise ImportError(f"{address} needs pyarrow and fsspec: pip install 'sstq[data]' fsspec; {error}") from error
+        raise ImportError(
+            f"{address} needs pyarrow and fsspec: pip install 'sstq[data]' fsspec; {error}"
+        ) from error
     return cast("BinaryIO", _Object(system.open_input_file(name), address))
 
 

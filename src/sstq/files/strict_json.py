@@ -12,7 +12,9 @@ def read_json(text: str | bytes, *, booleans: bool = False) -> Any:
     """
     try:
         decoded = text.decode() if isinstance(text, bytes) else text
-        value = json.loads(decoded, object_pairs_hook=_distinct, parse_constant=_refuse_constant)
+        value = json.loads(
+            decoded, object_pairs_hook=_distinct, parse_constant=_refuse_constant
+        )
         if not booleans:
             _refuse_booleans(value)
     except TypeError as error:
@@ -57,14 +59,25 @@ def integer_of(name: str, text: Any) -> int:
         ...
         ValueError: threshold must be a decimal string of an integer below 2^64, got 4611686018427387904
     """
-    if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 20 and str(int(text)) == text:
+    if (
+        isinstance(text, str)
+        and text.isascii()
+        and text.isdigit()
+        and len(text) <= 20
+        and str(int(text)) == text
+    ):
         return int(text)
-    raise ValueError(f"{name} must be a decimal string of an integer below 2^64, got {text!r}")
+    raise ValueError(
+        f"{name} must be a decimal string of an integer below 2^64, got {text!r}"
+    )
 
 
 def table_of(name: str, value: Any) -> list[list[int]]:
     """Return the integers of decimal strings in a list of lists."""
-    return [[integer_of(name, entry) for entry in list_of(name, row)] for row in list_of(name, value)]
+    return [
+        [integer_of(name, entry) for entry in list_of(name, row)]
+        for row in list_of(name, value)
+    ]
 
 
 def list_of(name: str, value: Any) -> list[Any]:

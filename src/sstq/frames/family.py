@@ -41,14 +41,24 @@ class FrameFamily:
         seeds = self.seeds(numbers)
         base = self.base
         # Words are stacked before they are signs: they are a thirty-second of the memory.
-        later = [streams.word_rows(seeds, f"signs{k}", -(-base.size // 64)) for k in range(2, base.rounds + 1)]
+        later = [
+            streams.word_rows(seeds, f"signs{k}", -(-base.size // 64))
+            for k in range(2, base.rounds + 1)
+        ]
         rows = np.stack(later, axis=1).reshape(len(seeds) * len(later), -1)
-        signs = streams.signs_of_words(rows, base.size).reshape(len(seeds), len(later), base.size)
+        signs = streams.signs_of_words(rows, base.size).reshape(
+            len(seeds), len(later), base.size
+        )
         return streams.sign_rows(seeds, "signs1", base.dim), signs
 
     def synthesize(self, y: Reals, numbers: Ints) -> Reals:
         """Return the vectors x = (d/N)·Uᵀy of each row, each in its own frame."""
         first, later = self.signs(numbers)
-        x = transform_rounds(np.array(y, order="C"), later.swapaxes(0, 1)[::-1])[:, : self.base.dim] * first
+        x = (
+            transform_rounds(np.array(y, order="C"), later.swapaxes(0, 1)[::-1])[
+                :, : self.base.dim
+            ]
+            * first
+        )
         x *= self.base.synthesis_scale
         return x

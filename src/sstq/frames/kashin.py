@@ -54,7 +54,17 @@ _GROWTH = 0.36
 # Hadamard inputs within the default number of steps, with a margin, and the least level of small dimensions, whose
 # frames are less regular. `python -m benchmarks levels` measures both again. For ρ near 1 there is next to no choice of
 # y, and the level keeps nearly all coordinates of y = Ux unclamped.
-_LEVELS = {1.0: 6.0, 1.05: 5.0, 1.1: 4.0, 1.2: 3.2, 1.35: 2.6, 1.5: 2.5, 1.75: 2.3, 2.0: 2.2, 2.5: 1.8}
+_LEVELS = {
+    1.0: 6.0,
+    1.05: 5.0,
+    1.1: 4.0,
+    1.2: 3.2,
+    1.35: 2.6,
+    1.5: 2.5,
+    1.75: 2.3,
+    2.0: 2.2,
+    2.5: 1.8,
+}
 _SMALL_DIM_LEVELS = {32: 2.3, 128: 2.2, 512: 2.0}
 
 # β(ρ) of large frames: where the steps of a lowered level certify the same inputs, with 0.05 to spare
@@ -73,7 +83,9 @@ def default_level(dim: int, size: int) -> float:
     """Return the default Kashin level K for N = `size` frame vectors in R^`dim`: β(ρ)·√ρ from a measured table."""
     redundancy = size / dim
     beta = float(np.interp(redundancy, list(_LEVELS), list(_LEVELS.values())))
-    least = next((level for limit, level in _SMALL_DIM_LEVELS.items() if dim < limit), 0.0)
+    least = next(
+        (level for limit, level in _SMALL_DIM_LEVELS.items() if dim < limit), 0.0
+    )
     return max(beta, least) * math.sqrt(redundancy)
 
 
@@ -90,7 +102,9 @@ def least_level(dim: int, size: int) -> float:
     level = default_level(dim, size)
     if size < _LOWERED_SIZE or redundancy < min(_LOWERED_LEVELS):
         return level
-    lowered = float(np.interp(redundancy, list(_LOWERED_LEVELS), list(_LOWERED_LEVELS.values())))
+    lowered = float(
+        np.interp(redundancy, list(_LOWERED_LEVELS), list(_LOWERED_LEVELS.values()))
+    )
     return min(level, math.sqrt(redundancy) * lowered)
 
 
@@ -118,8 +132,12 @@ class Kashin:
         """
         beta = self.bound(frame)
         if self.name == "paper":
-            truncated = np.full((self.steps, 4), (1.0, 0.0, beta, np.inf), dtype=np.float32)
-            return np.concatenate([truncated, np.array([(1.0, 0.0, np.inf, beta)], dtype=np.float32)])
+            truncated = np.full(
+                (self.steps, 4), (1.0, 0.0, beta, np.inf), dtype=np.float32
+            )
+            return np.concatenate(
+                [truncated, np.array([(1.0, 0.0, np.inf, beta)], dtype=np.float32)]
+            )
         short = _SHORT_STEP if frame.redundancy >= _REDUNDANT else _PLAIN_STEP
         rows = np.full((self.steps, 4), (short, 0.0, np.inf, beta), dtype=np.float32)
         # From the end, so that the last step is an exact one; the first two come before there is a quotient.
@@ -127,16 +145,26 @@ class Kashin:
         rows[:2, :2] = short, 0.0
         rows[0, 0] = _FIRST_STEP
         rows[-1, 0] = _PLAIN_STEP
-        rows[:, 3] *= np.linspace(1 - _GROWTH / self.steps, 1, self.steps) if self.steps > 1 else 1
+        rows[:, 3] *= (
+            np.linspace(1 - _GROWTH / self.steps, 1, self.steps)
+            if self.steps > 1
+            else 1
+        )
         return rows
 
 
-def make_kashin(name: str, frame: Frame, level: float | None = None, steps: int | None = None) -> Kashin:
+def make_kashin(
+    name: str, frame: Frame, level: float | None = None, steps: int | None = None
+) -> Kashin:
     """Return the recipe with this name, with the defaults for the frame."""
     if level is None:
         level = PAPER_LEVEL if name == "paper" else default_level(frame.dim, frame.size)
     if steps is None:
-        steps = PAPER_ROUNDS if name == "paper" else default_steps(frame.dim, frame.size, level)
+        steps = (
+            PAPER_ROUNDS
+            if name == "paper"
+            else default_steps(frame.dim, frame.size, level)
+        )
     return Kashin(name, level, steps)
 
 
@@ -146,11 +174,20 @@ def certified(frame: Frame, recipe: Kashin) -> bool:
     Nothing is solved. A lower level than the measured ones may still suffice: check with `represent`.
     """
     feasible = recipe.level >= least_level(frame.dim, frame.size)
-    return recipe.exact and feasible and recipe.steps >= default_steps(frame.dim, frame.size, recipe.level)
+    return (
+        recipe.exact
+        and feasible
+        and recipe.steps >= default_steps(frame.dim, frame.size, recipe.level)
+    )
 
 
 def represent(
-    frame: Frame, recipe: Kashin, x: Floats32, picks: Ints | None = None, *, certify: bool = True
+    frame: Frame,
+    recipe: Kashin,
+    x: Floats32,
+    picks: Ints | None = None,
+    *,
+    certify: bool = True,
 ) -> tuple[Floats32, Floats]:
     """Compute the representations of the rows of x, (n, d), each of norm at most 1, or only the coordinates `picks`.
 
@@ -169,17 +206,27 @@ def represent(
         places = frame.columns, frame.signs, frame.size
         t, residuals = kernels.kashin_pick(x, *places, schedule, picks, certify=certify)
     else:
-        t = np.empty((len(x), frame.size) if picks is None else picks.shape, dtype=np.float32)
+        t = np.empty(
+            (len(x), frame.size) if picks is None else picks.shape, dtype=np.float32
+        )
         residuals = np.empty(len(x))
         for part in row_chunks(len(x), frame.size):
             whole, residuals[part] = _represent_generic(frame, x[part], schedule)
-            t[part] = whole if picks is None else np.take_along_axis(whole, picks[part], axis=1)
+            t[part] = (
+                whole
+                if picks is None
+                else np.take_along_axis(whole, picks[part], axis=1)
+            )
         residuals = residuals if certify else residuals[:0]
     # The clamp of the last step keeps t/β in [-1, 1], up to rounding.
-    return np.asarray(np.clip(t / schedule[-1, -1], np.float32(-1), np.float32(1))), residuals
+    return np.asarray(
+        np.clip(t / schedule[-1, -1], np.float32(-1), np.float32(1))
+    ), residuals
 
 
-def _represent_generic(frame: Frame, x: NDArray[Any], schedule: Floats32) -> tuple[Floats32, Floats]:
+def _represent_generic(
+    frame: Frame, x: NDArray[Any], schedule: Floats32
+) -> tuple[Floats32, Floats]:
     """The recipe for any frame, as it is written in the module's description."""
     residual = vectors = x.astype(np.float64)
     root = frame.dim**0.5
@@ -188,9 +235,13 @@ def _represent_generic(frame: Frame, x: NDArray[Any], schedule: Floats32) -> tup
     power = product = moved = quotient = np.zeros(len(x))
     for relaxation, stretch, cap, bound in schedule.astype(np.float64):
         a = root * frame.analyze(residual)
-        rate = np.maximum(relaxation, np.minimum(stretch * quotient, kernels.LONGEST_STEP))
+        rate = np.maximum(
+            relaxation, np.minimum(stretch * quotient, kernels.LONGEST_STEP)
+        )
         new = np.clip(t + np.clip(rate[:, None] * a, -cap, cap), -bound, bound)
-        quotient = moved / np.maximum(2 * product - power + np.sum(a**2, axis=1), kernels.LEAST_REDUCTION)
+        quotient = moved / np.maximum(
+            2 * product - power + np.sum(a**2, axis=1), kernels.LEAST_REDUCTION
+        )
         power = np.sum(a**2, axis=1)
         product = np.sum(a * (new - t), axis=1)
         moved = np.sum((new - t) ** 2, axis=1)

@@ -47,7 +47,10 @@ class Frame(ABC):
 
     def __post_init__(self) -> None:
         if not 1 <= self.dim <= self.size <= _LARGEST_SIZE:
-            raise ArgumentError("frame_size", f"must be from dim = {self.dim} ≥ 1 to 2^32, got {self.size}")
+            raise ArgumentError(
+                "frame_size",
+                f"must be from dim = {self.dim} ≥ 1 to 2^32, got {self.size}",
+            )
 
     @property
     def redundancy(self) -> float:
@@ -125,7 +128,9 @@ class HadamardFrame(Frame):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.size & (self.size - 1):
-            raise ValueError(f"frame_size must be a power of two for a Hadamard frame, got {self.size}")
+            raise ValueError(
+                f"frame_size must be a power of two for a Hadamard frame, got {self.size}"
+            )
         if self.rounds not in (1, 2, 3):
             raise ValueError(f"rounds must be 1, 2 or 3, got {self.rounds}")
 
@@ -141,7 +146,10 @@ class HadamardFrame(Frame):
 
     @cached_property
     def _later_signs(self) -> list[Floats32]:
-        return [streams.signs(self.seed, f"signs{k}", self.size) for k in range(2, self.rounds + 1)]
+        return [
+            streams.signs(self.seed, f"signs{k}", self.size)
+            for k in range(2, self.rounds + 1)
+        ]
 
     @property
     def _analysis_scale(self) -> float:
@@ -167,7 +175,10 @@ class HadamardFrame(Frame):
         places = self._places
         signs = self.signs
         scale = self.synthesis_scale
-        x = transform_rounds(np.array(y, order="C"), self._later_signs[::-1])[:, places] * signs
+        x = (
+            transform_rounds(np.array(y, order="C"), self._later_signs[::-1])[:, places]
+            * signs
+        )
         x *= scale
         return x
 
@@ -179,7 +190,9 @@ class HadamardFrame(Frame):
             return self._convolve((np.arange(self.size) < self.dim).astype(np.float64))
         indices = np.arange(self.size)
         parts = row_chunks(self.size, self.size)
-        return np.concatenate([np.sum(self.rows(indices[part]) ** 2, axis=1) for part in parts])
+        return np.concatenate(
+            [np.sum(self.rows(indices[part]) ** 2, axis=1) for part in parts]
+        )
 
     def column_power(self, weights: Floats) -> Floats:
         """Σ_j weights_j·U_ji² for every column i; U_ji² = 1/d with one round."""
@@ -240,18 +253,24 @@ class FourierFrame(Frame):
     @cached_property
     def _single_frequencies(self) -> Ints:
         """Frequencies of the columns without a partner: of the constant and of the alternating one, where needed."""
-        return np.array([0, self.size // 2][: self.dim - 2 * self._pairs], dtype=np.int64)
+        return np.array(
+            [0, self.size // 2][: self.dim - 2 * self._pairs], dtype=np.int64
+        )
 
     def analyze(self, x: Reals) -> Reals:
         """Return the least-norm coefficients y = U x of each row."""
         pairs = self._pairs
         signed = x * self.signs
-        spectrum = np.zeros((len(x), self.size // 2 + 1), dtype=np.result_type(x.dtype, np.complex64))
+        spectrum = np.zeros(
+            (len(x), self.size // 2 + 1), dtype=np.result_type(x.dtype, np.complex64)
+        )
         # The inverse real FFT counts every frequency but 0 and N/2 twice, and divides by N.
         cosines = signed[:, :pairs]
         sines = signed[:, pairs : 2 * pairs]
         singles = signed[:, 2 * pairs :]
-        spectrum[:, self.frequencies] = (cosines - 1j * sines) * (self.size * (2 * self.dim) ** -0.5)
+        spectrum[:, self.frequencies] = (cosines - 1j * sines) * (
+            self.size * (2 * self.dim) ** -0.5
+        )
         spectrum[:, self._single_frequencies] = singles * (self.size * self.dim**-0.5)
         return np.fft.irfft(spectrum, n=self.size, axis=1).astype(x.dtype, copy=False)
 
@@ -259,7 +278,9 @@ class FourierFrame(Frame):
         """Return the vectors x = (d/N)·Uᵀy of each row."""
         spectrum = np.fft.rfft(y, axis=1)
         paired = spectrum[:, self.frequencies] * ((2 * self.dim) ** 0.5 / self.size)
-        single = spectrum[:, self._single_frequencies].real * (self.dim**0.5 / self.size)
+        single = spectrum[:, self._single_frequencies].real * (
+            self.dim**0.5 / self.size
+        )
         x = np.concatenate([paired.real, -paired.imag, single], axis=1) * self.signs
         return x.astype(y.dtype, copy=False)
 
@@ -269,7 +290,9 @@ class FourierFrame(Frame):
         total = spectrum[0]
         doubled = spectrum[2 * self.frequencies % self.size]
         single = np.full(len(self._single_frequencies), total)
-        return np.asarray(np.concatenate([total + doubled, total - doubled, single]) / self.dim)
+        return np.asarray(
+            np.concatenate([total + doubled, total - doubled, single]) / self.dim
+        )
 
 
 @dataclass(frozen=True)
@@ -290,13 +313,17 @@ class OrthogonalFrame(Frame):
         super().__post_init__()
         if self.dim * self.size > _DENSE_LIMIT:
             got = f"got {self.dim * self.size}; use frame='hadamard' or 'fourier'"
-            raise ValueError(f"an orthogonal frame is dense and must have at most 2^26 entries, {got}")
+            raise ValueError(
+                f"an orthogonal frame is dense and must have at most 2^26 entries, {got}"
+            )
 
     @cached_property
     def matrix(self) -> Floats:
         """U itself, (N, d)."""
         count = self.dim * self.size
-        gaussians = kernels.box_muller(streams.words(self.seed, "gauss", count + count % 2)[None])[0, :count]
+        gaussians = kernels.box_muller(
+            streams.words(self.seed, "gauss", count + count % 2)[None]
+        )[0, :count]
         orthonormal, triangular = np.linalg.qr(gaussians.reshape(self.size, self.dim))
         # Without this the distribution depends on the sign convention of the QR routine and is not Haar.
         orthonormal *= np.where(np.diag(triangular) < 0, -1.0, 1.0)
@@ -340,5 +367,7 @@ class IdentityFrame(Frame):
         return weights.copy()
 
 
-FRAMES: dict[str, type[Frame]] = {frame.name: frame for frame in (HadamardFrame, OrthogonalFrame, FourierFrame)}
+FRAMES: dict[str, type[Frame]] = {
+    frame.name: frame for frame in (HadamardFrame, OrthogonalFrame, FourierFrame)
+}
 """The frames by their names."""

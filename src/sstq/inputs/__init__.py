@@ -8,7 +8,12 @@ from sstq.inputs.base import Held, Input
 from sstq.inputs.categories import Category
 from sstq.inputs.people import People, Piece
 from sstq.inputs.records import Column, Record
-from sstq.inputs.reports import ClippedWarning, LocalReport, LocalWarning, UnknownLabelWarning
+from sstq.inputs.reports import (
+    ClippedWarning,
+    LocalReport,
+    LocalWarning,
+    UnknownLabelWarning,
+)
 from sstq.inputs.vectors import GroupedVectors, Vectors
 
 __all__ = [

@@ -30,12 +30,23 @@ def as_vectors(X: ArrayLike, name: str = "X") -> NDArray[Any]:
         array([[1., 0., 0.],
                [0., 0., 1.]])
     """
-    if np.ma.is_masked(X) or (isinstance(X, list | tuple) and any(np.ma.is_masked(row) for row in X)):
-        raise ValueError(f"{name} must not be masked, got a masked entry; fill or drop it first")
+    if np.ma.is_masked(X) or (
+        isinstance(X, list | tuple) and any(np.ma.is_masked(row) for row in X)
+    ):
+        raise ValueError(
+            f"{name} must not be masked, got a masked entry; fill or drop it first"
+        )
     try:
-        values = np.asarray(X) if (from_arrow := _from_arrow(X, name)) is None else from_arrow
-    except (ValueError, TypeError, RuntimeError) as error:  # lists of several lengths; tensors elsewhere or with grad
-        raise ValueError(f"{name} must be an array of numbers: {error}{_remedy(X)}") from error
+        values = (
+            np.asarray(X)
+            if (from_arrow := _from_arrow(X, name)) is None
+            else from_arrow
+        )
+    except (ValueError, TypeError, RuntimeError) as error:
+        # lists of several lengths; tensors elsewhere or with grad
+        raise ValueError(
+            f"{name} must be an array of numbers: {error}{_remedy(X)}"
+        ) from error
     if values.dtype == object:
         values = _from_objects(values, name, X)
     return as_floats(values, name)
@@ -45,14 +56,18 @@ def as_floats(values: NDArray[Any], name: str, first: int = 0) -> NDArray[Any]:
     """Convert numbers to native float32 or float64, copied only if needed; rows are numbered from `first` on."""
     dtype = values.dtype
     if dtype.kind not in "biuf" or dtype.itemsize > 8:
-        raise ValueError(f"{name} must be floats, integers or booleans, got dtype {dtype}; convert to float64 first")
+        raise ValueError(
+            f"{name} must be floats, integers or booleans, got dtype {dtype}; convert to float64 first"
+        )
     if dtype.kind == "f" and dtype.itemsize > 2:
         return values.astype(dtype.newbyteorder("="), copy=False)
     if dtype.itemsize == 8:
         inexact = np.argwhere((values > _EXACT) | (values < -_EXACT))
         if len(inexact):
             row = f" in row {first + inexact[0][0]}" if values.ndim > 1 else ""
-            raise ValueError(f"{name} must be integers of at most 2^53, got {values[tuple(inexact[0])]}{row}")
+            raise ValueError(
+                f"{name} must be integers of at most 2^53, got {values[tuple(inexact[0])]}{row}"
+            )
     return values.astype(np.float32 if dtype.itemsize <= 2 else np.float64)
 
 
@@ -60,7 +75,9 @@ def is_arrow_number(kind: Any) -> bool:
     """Whether `arrow_numbers` takes columns of this Arrow type, one per coordinate."""
     from pyarrow import types
 
-    return bool(types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind))
+    return bool(
+        types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind)
+    )
 
 
 def is_arrow_list(kind: Any) -> bool:
@@ -72,7 +89,11 @@ def is_any_arrow_list(kind: Any) -> bool:
     """Whether a column of this Arrow type has lists of whatever kind."""
     from pyarrow import types
 
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+    return bool(
+        types.is_list(kind)
+        or types.is_large_list(kind)
+        or types.is_fixed_size_list(kind)
+    )
 
 
 def arrow_numbers(columns: Sequence[Any], dim: int) -> NDArray[Any]:
@@ -85,15 +106,21 @@ def arrow_numbers(columns: Sequence[Any], dim: int) -> NDArray[Any]:
         return _numbers_of_lists(lists, dim)
     if is_any_arrow_list(lists.type):
         vectors = (vector_of(value, dim) for value in cells_of(lists))
-        return np.array([np.full(dim, np.nan) if vector is None else vector for vector in vectors]).reshape(-1, dim)
+        return np.array(
+            [np.full(dim, np.nan) if vector is None else vector for vector in vectors]
+        ).reshape(-1, dim)
     return np.stack([_numbers(column) for column in columns], axis=1)
 
 
 def _numbers_of_lists(lists: Any, dim: int) -> NDArray[Any]:
     import pyarrow.compute
 
-    whole = pyarrow.compute.equal(pyarrow.compute.list_value_length(lists), dim).fill_null(False)
-    values = _numbers((lists if whole.true_count == len(lists) else lists.filter(whole)).flatten()).reshape(-1, dim)
+    whole = pyarrow.compute.equal(
+        pyarrow.compute.list_value_length(lists), dim
+    ).fill_null(False)
+    values = _numbers(
+        (lists if whole.true_count == len(lists) else lists.filter(whole)).flatten()
+    ).reshape(-1, dim)
     if len(values) == len(lists):
         return values
     rows = np.full((len(lists), dim), np.nan)
@@ -117,9 +144,15 @@ def arrow_labels(column: Any, name: str, place: str, first: int = 0) -> NDArray[
 
     check_label_type(column.type, name, place)
     if column.null_count:
-        row = first + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-        raise ValueError(f"{place}: column {name!r} must not have nulls, got one in row {row}; fill or drop it first")
-    return np.asarray(column.cast(pyarrow.string()).to_numpy(zero_copy_only=False), dtype=object)
+        row = first + int(
+            np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0]
+        )
+        raise ValueError(
+            f"{place}: column {name!r} must not have nulls, got one in row {row}; fill or drop it first"
+        )
+    return np.asarray(
+        column.cast(pyarrow.string()).to_numpy(zero_copy_only=False), dtype=object
+    )
 
 
 def check_label_type(kind: Any, name: str, place: str) -> None:
@@ -129,9 +162,13 @@ def check_label_type(kind: Any, name: str, place: str) -> None:
     if types.is_dictionary(kind):
         kind = kind.value_type
     text = types.is_string(kind) or types.is_large_string(kind)
-    if not (text or types.is_integer(kind) or types.is_boolean(kind) or types.is_date(kind)):
+    if not (
+        text or types.is_integer(kind) or types.is_boolean(kind) or types.is_date(kind)
+    ):
         wanted = "must be text, integers or booleans"
-        raise ValueError(f"{place}: column {name!r} {wanted}, got {kind}; cast it to text first")
+        raise ValueError(
+            f"{place}: column {name!r} {wanted}, got {kind}; cast it to text first"
+        )
 
 
 def _from_arrow(X: Any, name: str) -> NDArray[Any] | None:
@@ -142,39 +179,69 @@ def _from_arrow(X: Any, name: str) -> NDArray[Any] | None:
     try:
         import pyarrow
         import pyarrow.compute
-    except ImportError:  # objects that support Arrow without PyArrow support NumPy as well
+    except ImportError:
+        # objects that support Arrow without PyArrow support NumPy as well
         return None
     whole = pyarrow.chunked_array(X if stream else [pyarrow.array(X)])
     table = pyarrow.types.is_struct(whole.type)
     columns = whole.flatten() if table else [whole]
     if len(columns) == 1 and is_arrow_list(columns[0].type):
-        dim = pyarrow.compute.max(pyarrow.compute.list_value_length(columns[0])).as_py() or 0
+        dim = (
+            pyarrow.compute.max(pyarrow.compute.list_value_length(columns[0])).as_py()
+            or 0
+        )
         single = columns[0].num_chunks == 1  # then nothing is copied
-        return arrow_numbers([columns[0].chunk(0) if single else columns[0].combine_chunks()], dim)
+        return arrow_numbers(
+            [columns[0].chunk(0) if single else columns[0].combine_chunks()], dim
+        )
     if not columns or not all(is_arrow_number(column.type) for column in columns):
         wanted = f"{name} must be one column of lists of numbers, or columns of numbers only, got {whole.type}"
-        raise ValueError(f"{wanted}; pass the column that holds the vectors, for example X['vectors']")
-    vectors = arrow_numbers([column.combine_chunks() for column in columns], len(columns))
+        raise ValueError(
+            f"{wanted}; pass the column that holds the vectors, for example X['vectors']"
+        )
+    vectors = arrow_numbers(
+        [column.combine_chunks() for column in columns], len(columns)
+    )
     return vectors if table else vectors[:, 0]
 
 
 def _from_objects(values: NDArray[Any], name: str, X: Any) -> NDArray[Any]:
     """Convert numbers or rows that NumPy keeps as objects: pandas' nullable numbers, and columns of arrays."""
-    strange = [place for place, value in np.ndenumerate(values) if not isinstance(value, _NUMBERS)]
+    strange = [
+        place
+        for place, value in np.ndenumerate(values)
+        if not isinstance(value, _NUMBERS)
+    ]
     if not strange:
         return np.array(values.tolist())
     if not values.ndim:
-        raise ValueError(f"{name} must be an array of numbers, got {type(X).__name__}{_remedy(X)}")
+        raise ValueError(
+            f"{name} must be an array of numbers, got {type(X).__name__}{_remedy(X)}"
+        )
     if values.size > len(values):
         row, column = strange[0][:2]
         kind = type(values[strange[0]]).__name__
-        raise ValueError(f"{name} must be numbers, got {kind} in row {row}, column {column}; fill or drop it first")
-    rows = [as_vectors(row, f"row {number} of {name}") for number, row in enumerate(values.flat)]
+        raise ValueError(
+            f"{name} must be numbers, got {kind} in row {row}, column {column}; fill or drop it first"
+        )
+    rows = [
+        as_vectors(row, f"row {number} of {name}")
+        for number, row in enumerate(values.flat)
+    ]
     for number, row in enumerate(rows):
         if row.shape != rows[0].shape:
-            raise ValueError(f"{name} must have rows of one length, got {row.size} numbers in row {number}")
+            raise ValueError(
+                f"{name} must have rows of one length, got {row.size} numbers in row {number}"
+            )
     return np.stack(rows)
 
 
 def _remedy(X: Any) -> str:
-    return next((f"; pass {remedy}" for method, remedy in _REMEDIES.items() if hasattr(X, method)), "")
+    return next(
+        (
+            f"; pass {remedy}"
+            for method, remedy in _REMEDIES.items()
+            if hasattr(X, method)
+        ),
+        "",
+    )

@@ -34,7 +34,9 @@ class Input(ABC):
     has_clip: ClassVar[bool] = False
 
     @abstractmethod
-    def read(self, X: Any, groups: ArrayLike | None = None, report: LocalReport | None = None) -> Rows:
+    def read(
+        self, X: Any, groups: ArrayLike | None = None, report: LocalReport | None = None
+    ) -> Rows:
         """Read the data of people whose owner calls: ValueError for whatever cannot be encoded.
 
         Args:
@@ -45,7 +47,12 @@ class Input(ABC):
 
     @abstractmethod
     def substitute(
-        self, X: Any, groups: ArrayLike | None = None, *, source: BitSource, report: LocalReport | None = None
+        self,
+        X: Any,
+        groups: ArrayLike | None = None,
+        *,
+        source: BitSource,
+        report: LocalReport | None = None,
     ) -> Rows:
         """Read the data on a device, which never refuses a value: something harmless takes the place of bad ones.
 
@@ -73,14 +80,28 @@ class Input(ABC):
         """
         for name, value in {"columns": columns, "by": by, "groups": groups}.items():
             if value is not None and name not in self.file_options:
-                raise ArgumentError(name, f"must be left out: this mechanism takes {self.takes}")
-        files = [self.open_file(path, columns, by, answering=answering) for path in listed(paths)]
+                raise ArgumentError(
+                    name, f"must be left out: this mechanism takes {self.takes}"
+                )
+        files = [
+            self.open_file(path, columns, by, answering=answering)
+            for path in listed(paths)
+        ]
         if not any(file.count for file in files):
-            raise ValueError(f"there are no vectors in {', '.join(file.name for file in files)}")
+            raise ValueError(
+                f"there are no vectors in {', '.join(file.name for file in files)}"
+            )
         return People(files)
 
     @abstractmethod
-    def open_file(self, path: Path, columns: Sequence[str] | None, by: str | None, *, answering: bool) -> PeopleFile:
+    def open_file(
+        self,
+        path: Path,
+        columns: Sequence[str] | None,
+        by: str | None,
+        *,
+        answering: bool,
+    ) -> PeopleFile:
         """Open one file."""
 
     @abstractmethod
@@ -99,11 +120,18 @@ class Input(ABC):
         """Rows made of others, for tests of encoders, such as opposites; may be none."""
         return rows[:0]
 
-    def pairs(self, rng: np.random.Generator, directions: Rows) -> dict[str, tuple[Any, Any]]:  # noqa: ARG002
+    def pairs(
+        self,
+        rng: np.random.Generator,
+        directions: Rows,  # noqa: ARG002
+    ) -> dict[str, tuple[Any, Any]]:
         """Pairs of what single people may hold, for audits: neighbours among the extremes."""
         named = [(name, held["X"]) for name, held in self.extremes(rng).items()]
         following = named[1:] + named[:1]
-        return {f"{name} and {other}": (x, y) for (name, x), (other, y) in zip(named, following, strict=True)}
+        return {
+            f"{name} and {other}": (x, y)
+            for (name, x), (other, y) in zip(named, following, strict=True)
+        }
 
     def apart(self, pair: tuple[Any, Any]) -> Rows:
         """The two rows of a pair, which differ in whatever else a person holds as well."""
@@ -135,4 +163,6 @@ class Input(ABC):
 def refuse_groups(groups: ArrayLike | None) -> None:
     """ValueError for groups where nobody has one."""
     if groups is not None:
-        raise ValueError("groups must be left out: this mechanism has no private groups; use GroupUnit")
+        raise ValueError(
+            "groups must be left out: this mechanism has no private groups; use GroupUnit"
+        )

@@ -25,20 +25,32 @@ def read_ranges(bounds: Any, dim: int) -> Ranges:
     """
     if isinstance(bounds, Mapping):
         named = list(bounds.items())
-    elif isinstance(bounds, tuple) and bounds and isinstance(bounds[0], tuple) and len(bounds[0]) == 3:
+    elif (
+        isinstance(bounds, tuple)
+        and bounds
+        and isinstance(bounds[0], tuple)
+        and len(bounds[0]) == 3
+    ):
         named = [(name, (low, high)) for name, low, high in bounds]
     else:
         named = [(str(number), pair) for number, pair in enumerate(_pairs(bounds, dim))]
     if len(named) != dim:
-        raise ArgumentError("bounds", f"must have one pair per column, dim = {dim}, got {len(named)}")
+        raise ArgumentError(
+            "bounds", f"must have one pair per column, dim = {dim}, got {len(named)}"
+        )
     ranges = []
     for name, pair in named:
         try:
             low, high = (float(end) for end in pair)
         except (TypeError, ValueError):
-            raise ArgumentError("bounds", f"must be a pair (low, high) for {name!r}, got {pair!r}") from None
+            raise ArgumentError(
+                "bounds", f"must be a pair (low, high) for {name!r}, got {pair!r}"
+            ) from None
         if not (isinstance(name, str) and name and -_LARGEST <= low < high <= _LARGEST):
-            raise ArgumentError("bounds", f"must have names and low < high, got {(low, high)} for {name!r}")
+            raise ArgumentError(
+                "bounds",
+                f"must have names and low < high, got {(low, high)} for {name!r}",
+            )
         ranges.append((name, low, high))
     return tuple(ranges)
 
@@ -49,7 +61,10 @@ def _pairs(bounds: Any, dim: int) -> Sequence[Any]:
     except (TypeError, ValueError):
         pairs = np.empty(0)
     if pairs.shape != (dim, 2):
-        raise ArgumentError("bounds", f"must be {{name: (low, high)}} or an array of shape ({dim}, 2), got {bounds!r}")
+        raise ArgumentError(
+            "bounds",
+            f"must be {{name: (low, high)}} or an array of shape ({dim}, 2), got {bounds!r}",
+        )
     listed: list[Any] = pairs.tolist()
     return listed
 
@@ -93,7 +108,10 @@ class Bounds:
             return X
         missing = sorted(set(self.names) - set(map(str, columns)))
         if missing:
-            raise ArgumentError("X", f"must have the columns of bounds, got none called {', '.join(missing)}")
+            raise ArgumentError(
+                "X",
+                f"must have the columns of bounds, got none called {', '.join(missing)}",
+            )
         return X[list(self.names)]
 
     def inward(self, rows: NDArray[Any]) -> NDArray[np.float64]:

@@ -37,14 +37,21 @@ class Category(Input):
     file_options = ("columns", "by")
     categories: int
 
-    def read(self, X: Any, groups: ArrayLike | None = None, report: LocalReport | None = None) -> Rows:  # noqa: ARG002
+    def read(
+        self,
+        X: Any,
+        groups: ArrayLike | None = None,
+        report: LocalReport | None = None,  # noqa: ARG002
+    ) -> Rows:
         """The categories, (n, 1); ValueError for what is none."""
         refuse_groups(groups)
         rows = _one_each(as_vectors(X)).astype(np.float64)
         wrong = np.flatnonzero(~self._known(rows))
         if len(wrong):
             wanted = f"finite integers from 0 to {self.categories - 1}"
-            raise ValueError(f"X must be {wanted}, got {rows[wrong[0], 0]:g} at row {wrong[0]}")
+            raise ValueError(
+                f"X must be {wanted}, got {rows[wrong[0], 0]:g} at row {wrong[0]}"
+            )
         return rows
 
     def substitute(
@@ -62,10 +69,17 @@ class Category(Input):
         return np.where(self._known(given), given, drawn[:, None]).astype(np.float64)
 
     def _known(self, rows: Rows) -> NDArray[np.bool_]:
-        return np.asarray((rows >= 0) & (rows < self.categories) & (rows == np.floor(rows)))
+        return np.asarray(
+            (rows >= 0) & (rows < self.categories) & (rows == np.floor(rows))
+        )
 
     def open_file(
-        self, path: Path, columns: Sequence[str] | None, by: str | None, *, answering: bool = False
+        self,
+        path: Path,
+        columns: Sequence[str] | None,
+        by: str | None,
+        *,
+        answering: bool = False,
     ) -> VectorFile:
         """Open a file with one category per row; `columns` names the one of several columns."""
         return open_vectors(path, VectorColumns(1, columns, by, answering=answering))
@@ -76,12 +90,23 @@ class Category(Input):
 
     def extremes(self, rng: np.random.Generator) -> dict[str, Held]:  # noqa: ARG002 (nothing is random)
         """Some categories, the first and the last among them."""
-        some = np.unique(np.linspace(0, self.categories - 1, _MOST_EXTREMES).astype(np.int64))
+        some = np.unique(
+            np.linspace(0, self.categories - 1, _MOST_EXTREMES).astype(np.int64)
+        )
         return {f"category {label}": {"X": np.array([label])} for label in some}
 
     def refused(self) -> list[Held]:
         """Numbers that are no category, and other shapes and types."""
-        wrong: list[Any] = [[0, self.categories], [-1], [0.5], [np.nan], [None], ["0"], np.zeros((2, 2)), [1j]]
+        wrong: list[Any] = [
+            [0, self.categories],
+            [-1],
+            [0.5],
+            [np.nan],
+            [None],
+            ["0"],
+            np.zeros((2, 2)),
+            [1j],
+        ]
         return [{"X": X} for X in wrong] + [{"X": [0], "groups": [0]}]
 
     def truth(self, rows: Rows) -> Rows:
@@ -92,5 +117,7 @@ class Category(Input):
 def _one_each(rows: Rows) -> Rows:
     """One category per person, (n, 1); ValueError for other shapes."""
     if rows.ndim > 2 or (rows.ndim == 2 and rows.shape[1] != 1):
-        raise ValueError(f"X must have shape (n,), one category per person, got {rows.shape}")
+        raise ValueError(
+            f"X must have shape (n,), one category per person, got {rows.shape}"
+        )
     return rows.reshape(-1, 1)

@@ -27,7 +27,10 @@ def cells_of(values: Any) -> list[Any]:
     """The values of a column as Python objects; None for what is missing: null, NaN, NaT, NA or masked."""
     if type(values) is np.ndarray and values.ndim > 1:
         return list(values)
-    return [None if _is_missing(value) else as_label(value, object) for value in _objects(values)]
+    return [
+        None if _is_missing(value) else as_label(value, object)
+        for value in _objects(values)
+    ]
 
 
 def _objects(values: Any) -> Sequence[Any]:
@@ -47,7 +50,8 @@ def _object_at(values: Any, place: int) -> Any:
         value = values[place]
         if hasattr(value, "as_py"):  # of Arrow
             return value.as_py()
-        return value.to_list() if hasattr(value, "to_list") else value  # a list of Polars is a column
+        # a list of Polars is a column
+        return value.to_list() if hasattr(value, "to_list") else value
     except BaseException as error:
         _reraise_unless_of_a_value(error)
         return UNREADABLE
@@ -68,7 +72,11 @@ def _is_missing(value: Any) -> bool:
 def as_label(value: Any, kind: type) -> Any:
     """The value as a Python object; where labels are integers a whole float is one: nulls turn integers into floats."""
     plain = value.item() if isinstance(value, np.generic) else value
-    return int(plain) if kind is int and isinstance(plain, float) and plain.is_integer() else plain
+    return (
+        int(plain)
+        if kind is int and isinstance(plain, float) and plain.is_integer()
+        else plain
+    )
 
 
 def number_of(value: Any) -> float:
@@ -83,8 +91,14 @@ def vector_of(value: Any, dim: int) -> Floats | None:
     """The numbers of one cell, nan for those that are missing; None for what is no vector of this length."""
     try:
         given = np.asarray(value)
-        if given.dtype.kind == "O" and all(number is None or isinstance(number, int | float) for number in given):
+        if given.dtype.kind == "O" and all(
+            number is None or isinstance(number, int | float) for number in given
+        ):
             given = given.astype(np.float64)
     except Exception:
         return None
-    return given.astype(np.float64) if given.shape == (dim,) and given.dtype.kind in "fiu" else None
+    return (
+        given.astype(np.float64)
+        if given.shape == (dim,) and given.dtype.kind in "fiu"
+        else None
+    )

@@ -11,7 +11,11 @@ _MOST_LINES_OF_A_ROW = 50
 
 
 def csv_rows(
-    name: str, width: int | None = None, *, answering: bool = False, spanning: bool = False
+    name: str,
+    width: int | None = None,
+    *,
+    answering: bool = False,
+    spanning: bool = False,
 ) -> Iterator[list[str]]:
     """Yield the fields of each row, the first of which may be a header; they are separated as in the first line.
 
@@ -35,11 +39,15 @@ def csv_rows(
                 width = width or len(fields)
                 if len(fields) not in (0, width):
                     problem = f"has {len(fields)} values, the first line has {width}"
-                    raise ValueError(f"{name}: line {rows.line_num} {problem}; fill the line, or quote its values")
+                    raise ValueError(
+                        f"{name}: line {rows.line_num} {problem}; fill the line, or quote its values"
+                    )
                 if fields or width == 1:
                     yield fields or [""]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{name} is not a .npy, Parquet or CSV file: {error}") from error
+        raise ValueError(
+            f"{name} is not a .npy, Parquet or CSV file: {error}"
+        ) from error
 
 
 def _delimiter_of(file: TextIO) -> str:
@@ -49,7 +57,9 @@ def _delimiter_of(file: TextIO) -> str:
     return max(_DELIMITERS, key=first.count)
 
 
-def _every_line(file: TextIO, delimiter: str, width: int | None, spanning: bool) -> Iterator[list[str]]:
+def _every_line(
+    file: TextIO, delimiter: str, width: int | None, spanning: bool
+) -> Iterator[list[str]]:
     """One row per line, or per lines that a quoted value spans."""
     ahead: deque[str] = deque()
     while line := ahead.popleft() if ahead else file.readline():
@@ -63,7 +73,9 @@ def _every_line(file: TextIO, delimiter: str, width: int | None, spanning: bool)
             yield fields or [""]
 
 
-def _spanning(line: str, ahead: deque[str], file: TextIO, delimiter: str, width: int | None) -> list[str] | None:
+def _spanning(
+    line: str, ahead: deque[str], file: TextIO, delimiter: str, width: int | None
+) -> list[str] | None:
     """The row that a line with an open quote and those after it make; None, and no line taken, if they make none."""
     lines = [line]
     while len(lines) < _MOST_LINES_OF_A_ROW and line.count('"') % 2:

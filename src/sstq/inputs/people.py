@@ -100,12 +100,16 @@ def listed(paths: Path | Sequence[Path]) -> list[Path]:
         name = os.fspath(path)
         if re.match("[a-z][a-z0-9+.-]+:/", name):
             address = re.sub(":/+", "://", name, count=1)  # a Path keeps one slash only
-            raise ArgumentError("vectors", f"must be files on this machine, got {address}; download it first")
+            raise ArgumentError(
+                "vectors",
+                f"must be files on this machine, got {address}; download it first",
+            )
         status = os.stat(path)
         place = (status.st_dev, status.st_ino)
         if place in seen:
             problem = (
-                f"must be different files, so that nobody is encoded twice: {name} is the same file as {seen[place]}"
+                "must be different files, so that nobody is encoded twice: "
+                f"{name} is the same file as {seen[place]}"
             )
             raise ArgumentError("vectors", problem)
         seen[place] = name

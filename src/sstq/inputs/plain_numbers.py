@@ -33,12 +33,16 @@ def plain_numbers(X: ArrayLike) -> NDArray[Any]:
             raise  # no array at all, whatever its values
         return _numbers_of_lists(X)
     if values.dtype.kind in "biuf":
-        return values.astype(np.float32 if values.dtype == np.float32 else np.float64, copy=False)
+        return values.astype(
+            np.float32 if values.dtype == np.float32 else np.float64, copy=False
+        )
     if values.dtype.kind == "O" and isinstance(X, list | tuple):
         return _numbers_of_lists(X)
     if values.dtype.kind == "O" and values.ndim == 1:
         return _numbers_of_lists(list(values))
-    return np.array([number_of(value) for value in values.flat], dtype=np.float64).reshape(values.shape)
+    return np.array(
+        [number_of(value) for value in values.flat], dtype=np.float64
+    ).reshape(values.shape)
 
 
 def _numbers_of_lists(values: Sequence[Any]) -> Floats:
@@ -55,12 +59,16 @@ def _numbers_of_lists(values: Sequence[Any]) -> Floats:
 
 
 def _is_row(value: Any) -> bool:
-    return isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
+    return isinstance(value, list | tuple) or (
+        isinstance(value, np.ndarray) and value.ndim > 0
+    )
 
 
 def _is_arrow(X: Any) -> bool:
     """Whether X is a table or column of Arrow or Polars; pandas converts to NumPy by itself."""
-    return not hasattr(X, "iloc") and (hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__"))
+    return not hasattr(X, "iloc") and (
+        hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__")
+    )
 
 
 def _numbers_of_arrow(X: Any) -> NDArray[Any]:
@@ -72,4 +80,6 @@ def _numbers_of_arrow(X: Any) -> NDArray[Any]:
         columns = X.get_columns() if of_polars else list(getattr(X, "columns", [X]))
     if len(columns) == 1:
         return _numbers_of_lists(cells_of(columns[0]))
-    return np.column_stack([[number_of(cell) for cell in cells_of(column)] for column in columns])
+    return np.column_stack(
+        [[number_of(cell) for cell in cells_of(column)] for column in columns]
+    )

@@ -49,7 +49,9 @@ class Column(ABC):
         """Whether a value is beyond the bounds."""
         return False
 
-    def read(self, values: Any, name: str, strict: bool, report: LocalReport | None = None) -> NDArray[np.float64]:
+    def read(
+        self, values: Any, name: str, strict: bool, report: LocalReport | None = None
+    ) -> NDArray[np.float64]:
         """The values as numbers, (n, width). What is no value is a ValueError if `strict`, and no answer otherwise."""
         cells = cells_of(values)
         counts = LocalReport() if report is None else report
@@ -67,7 +69,9 @@ class Column(ABC):
                     continue
                 if not isinstance(wanted, TypeError):
                     raise
-                raise ValueError(f"column {name!r} must be {wanted}, got {repr(value)[:40]} in row {row}") from wanted
+                raise ValueError(
+                    f"column {name!r} must be {wanted}, got {repr(value)[:40]} in row {row}"
+                ) from wanted
         return rows
 
     def _count(self, value: Any, name: str, report: LocalReport) -> None:
@@ -104,7 +108,9 @@ class Record(Input):
         """The numbers of a row."""
         return sum(column.width for column in self.columns.values())
 
-    def read(self, X: Any, groups: ArrayLike | None = None, report: LocalReport | None = None) -> Rows:
+    def read(
+        self, X: Any, groups: ArrayLike | None = None, report: LocalReport | None = None
+    ) -> Rows:
         """The records of a table (pandas, Polars, Arrow or a dict of columns), or of one person, a dict of values."""
         refuse_groups(groups)
         return self._rows(as_table(X, self.columns, strict=True), True, report)
@@ -121,9 +127,14 @@ class Record(Input):
         refuse_groups(groups)
         return self._rows(as_table(X, self.columns, strict=False), False, report)
 
-    def _rows(self, table: Mapping[str, Any], strict: bool, report: LocalReport | None) -> Rows:
+    def _rows(
+        self, table: Mapping[str, Any], strict: bool, report: LocalReport | None
+    ) -> Rows:
         nothing = [None] * len(next(iter(table.values())))
-        read = [column.read(table.get(name, nothing), name, strict, report) for name, column in self.columns.items()]
+        read = [
+            column.read(table.get(name, nothing), name, strict, report)
+            for name, column in self.columns.items()
+        ]
         return np.hstack(read)
 
     def by_column(self, rows: Rows) -> dict[str, Rows]:
@@ -151,7 +162,9 @@ class Record(Input):
         columns = {}
         for name, column in self.columns.items():
             some = [*column.examples(), None]
-            columns[name] = [some[place] for place in rng.integers(len(some), size=count)]
+            columns[name] = [
+                some[place] for place in rng.integers(len(some), size=count)
+            ]
         return {"X": columns}
 
     def extremes(self, rng: np.random.Generator) -> dict[str, Held]:  # noqa: ARG002 (nothing is random)
@@ -159,7 +172,9 @@ class Record(Input):
         some = {name: column.examples() for name, column in self.columns.items()}
         most = max(map(len, some.values()))
         return {
-            f"record {place}": {"X": {name: [each[place % len(each)]] for name, each in some.items()}}
+            f"record {place}": {
+                "X": {name: [each[place % len(each)]] for name, each in some.items()}
+            }
             for place in range(most)
         }
 

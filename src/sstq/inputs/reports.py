@@ -91,17 +91,25 @@ class LocalReport:
         found: list[UserWarning] = []
         if self.replaced:
             problem = f"{self.replaced} of {self.answered} vectors cannot be encoded"
-            found.append(LocalWarning(f"{problem}; zero vectors are sent in their place. {_LOCAL}"))
+            found.append(
+                LocalWarning(
+                    f"{problem}; zero vectors are sent in their place. {_LOCAL}"
+                )
+            )
         for column, count in self.beyond.items():
             if count:
                 problem = f"{self._share(count, column)} are beyond its bounds and were moved to them"
                 found.append(ClippedWarning(f"{problem}. {_LOCAL}"))
         for column, count in self.unreadable.items():
-            problem = f"{self._share(count, column)} cannot be read and count as no answer"
+            problem = (
+                f"{self._share(count, column)} cannot be read and count as no answer"
+            )
             found.append(LocalWarning(f"{problem}. {_LOCAL}"))
         for column, labels in self.unknown.items():
             problem = f"{self._share(labels.total(), column)} are none of its labels and count as no answer"
-            seen = ", ".join(_shortened(label) for label, _ in labels.most_common(_SHOWN_LABELS))
+            seen = ", ".join(
+                _shortened(label) for label, _ in labels.most_common(_SHOWN_LABELS)
+            )
             found.append(UnknownLabelWarning(f"{problem}, such as {seen}. {_LOCAL}"))
         return found
 
@@ -114,4 +122,6 @@ _LOCAL = "This line depends on the data: keep it local"
 
 
 def _shortened(label: str) -> str:
-    return repr(label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 1] + "…")
+    return repr(
+        label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 1] + "…"
+    )

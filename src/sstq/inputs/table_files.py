@@ -46,14 +46,22 @@ class TableFile:
             row += count
 
 
-def open_table(path: Path, columns: Mapping[str, Column], *, answering: bool = False) -> TableFile:
+def open_table(
+    path: Path, columns: Mapping[str, Column], *, answering: bool = False
+) -> TableFile:
     """Open a file that has these columns; ValueError for one that has not, whatever is in it."""
     name = os.fspath(path)
     with open(name, "rb") as file:
         start = file.read(len(_NPY))
     if start == _NPY:
-        raise ValueError(f"{name} must be a CSV or Parquet file with the columns {', '.join(columns)}, got a .npy file")
-    return _open_parquet(name, columns) if start.startswith(MAGIC) else _open_csv(name, columns, answering)
+        raise ValueError(
+            f"{name} must be a CSV or Parquet file with the columns {', '.join(columns)}, got a .npy file"
+        )
+    return (
+        _open_parquet(name, columns)
+        if start.startswith(MAGIC)
+        else _open_csv(name, columns, answering)
+    )
 
 
 def _open_parquet(name: str, columns: Mapping[str, Column]) -> TableFile:
@@ -77,14 +85,22 @@ def _open_csv(name: str, columns: Mapping[str, Column], answering: bool) -> Tabl
     places = [header.index(column) for column in names]
 
     def read(size: int) -> Iterator[Mapping[str, Any]]:
-        rows = islice(csv_rows(name, len(header), answering=answering, spanning=True), 1, None)
+        rows = islice(
+            csv_rows(name, len(header), answering=answering, spanning=True), 1, None
+        )
         while some := list(islice(rows, size)):
             yield {
-                column: [_value(fields, place, len(header), columns[column]) for fields in some]
+                column: [
+                    _value(fields, place, len(header), columns[column])
+                    for fields in some
+                ]
                 for column, place in zip(names, places, strict=True)
             }
 
-    count = sum(1 for _ in csv_rows(name, len(header), answering=answering, spanning=True)) - 1
+    count = (
+        sum(1 for _ in csv_rows(name, len(header), answering=answering, spanning=True))
+        - 1
+    )
     return TableFile(name, count, names, read)
 
 

@@ -18,13 +18,17 @@ def as_table(X: Any, columns: Mapping[str, Column], strict: bool) -> dict[str, A
     if isinstance(X, Mapping) and _is_record(X, columns):
         X = {name: [X.get(name)] for name in columns if name in X or not strict}
     if isinstance(X, np.ndarray | str | list) or not hasattr(X, "__getitem__"):
-        raise ValueError(f"X must be a table, a dict of columns, or a dict of values, got {type(X).__name__}")
+        raise ValueError(
+            f"X must be a table, a dict of columns, or a dict of values, got {type(X).__name__}"
+        )
     header = column_names(X)
     check_header("X", [name for name in columns if strict or name in header], header)
     table = {name: X[name] for name in columns if name in header}
     for name, values in table.items():
         if not _is_column(values):
-            raise ValueError(f"column {name!r} must have one value per person, got {type(values).__name__}")
+            raise ValueError(
+                f"column {name!r} must have one value per person, got {type(values).__name__}"
+            )
     lengths = {name: len(values) for name, values in table.items()}
     if len(set(lengths.values())) != 1:
         raise ValueError(f"X must have columns of one length, got {lengths}")
@@ -47,7 +51,9 @@ def _is_record(X: Mapping[str, Any], columns: Mapping[str, Column]) -> bool:
 
 def _is_column(values: Any) -> bool:
     """Whether it has one item per person: texts and sets have other items than that, in order."""
-    no_column = isinstance(values, str | bytes | Mapping | Set) or not getattr(values, "shape", True)
+    no_column = isinstance(values, str | bytes | Mapping | Set) or not getattr(
+        values, "shape", True
+    )
     return not no_column and hasattr(values, "__len__")
 
 
@@ -56,7 +62,9 @@ def _has_lists(values: Any) -> bool:
         return True  # a column of Arrow, pandas or Polars
     cells = cells_of(values)
     missing = [cell for cell in cells if cell is None]
-    return any(isinstance(cell, list | tuple | Set | np.ndarray) for cell in cells) or 0 < len(missing) == len(cells)
+    return any(
+        isinstance(cell, list | tuple | Set | np.ndarray) for cell in cells
+    ) or 0 < len(missing) == len(cells)
 
 
 def column_names(table: Any) -> list[str]:
@@ -68,9 +76,13 @@ def column_names(table: Any) -> list[str]:
 def check_header(table: str, names: Sequence[str], header: Sequence[str]) -> None:
     """Refuse a table in which a column that is asked for is missing, or there twice."""
     if missing := [name for name in names if name not in header]:
-        raise ValueError(f"{table} must have the columns {', '.join(names)}, got none called {', '.join(missing)}")
+        raise ValueError(
+            f"{table} must have the columns {', '.join(names)}, got none called {', '.join(missing)}"
+        )
     if twice := [name for name in names if header.count(name) > 1]:
-        raise ValueError(f"{table} must have every column once, got several called {twice[0]!r}")
+        raise ValueError(
+            f"{table} must have every column once, got several called {twice[0]!r}"
+        )
 
 
 def writable(label: Label) -> bool:

@@ -10,7 +10,9 @@ def typical_vector(dim: int, norm: float = 1.0) -> NDArray[np.float64]:
     return np.asarray(direction * (norm / np.linalg.norm(direction)))
 
 
-def structured_vectors(dim: int, rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
+def structured_vectors(
+    dim: int, rng: np.random.Generator
+) -> dict[str, NDArray[np.float64]]:
     """Named batches of unit vectors, each (n, d).
 
     Gaussian and heavy-tailed ones are random; the others are inputs that a fast transform may leave unmixed.
@@ -29,6 +31,14 @@ def structured_vectors(dim: int, rng: np.random.Generator) -> dict[str, NDArray[
         "alternating": np.resize([1.0, -1.0], (1, dim)),
         "block": np.where(positions < max(1, dim // 8), 1.0, 0.0)[None],
         "sparse": sparse,
-        "hadamard": np.array([1.0 - 2.0 * (np.bitwise_count(positions & row) & 1) for row in (1, dim // 3, dim - 1)]),
+        "hadamard": np.array(
+            [
+                1.0 - 2.0 * (np.bitwise_count(positions & row) & 1)
+                for row in (1, dim // 3, dim - 1)
+            ]
+        ),
     }
-    return {name: rows / np.linalg.norm(rows, axis=1, keepdims=True) for name, rows in named.items()}
+    return {
+        name: rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        for name, rows in named.items()
+    }

@@ -67,7 +67,9 @@ class VectorFile:
             got = "no number" if np.isnan(rows[at, place]) else rows[at, place]
             column = self.columns[place] if self.columns else place
             wanted = f"{self.name}: vectors must be {self.dim} finite numbers"
-            raise ValueError(f"{wanted}, got {got} in row {row + at}, column {column}; fill or drop it")
+            raise ValueError(
+                f"{wanted}, got {got} in row {row + at}, column {column}; fill or drop it"
+            )
         return rows
 
 
@@ -81,10 +83,15 @@ def open_npy(name: str, dim: int | None, *, answering: bool = False) -> VectorFi
         rows = array[None]
     if rows.ndim != 2 or dim not in (None, rows.shape[1]):
         wanted = "(n, d)" if dim is None else f"({dim},) or (n, {dim})"
-        raise ValueError(f"{name}: the array must have shape {wanted}, got {array.shape}")
+        raise ValueError(
+            f"{name}: the array must have shape {wanted}, got {array.shape}"
+        )
 
     def read(size: int) -> Read:
-        return ((np.asarray(rows[start : start + size]), None) for start in range(0, len(rows), size))
+        return (
+            (np.asarray(rows[start : start + size]), None)
+            for start in range(0, len(rows), size)
+        )
 
     return VectorFile(name, rows.shape[1], len(rows), read, answering=answering)
 
@@ -99,8 +106,12 @@ def load_array(path: Path) -> NDArray[Any]:
     except DAMAGED_ARCHIVE as error:
         if "Python objects in dtype" in str(error):
             problem = "holds Python objects (dtype object), not numbers"
-            raise ValueError(f"{name} {problem}; save it with np.save(path, array.astype(float))") from error
-        raise ValueError(f"{name} is truncated, damaged or not a .npy file: {error}") from error
+            raise ValueError(
+                f"{name} {problem}; save it with np.save(path, array.astype(float))"
+            ) from error
+        raise ValueError(
+            f"{name} is truncated, damaged or not a .npy file: {error}"
+        ) from error
 
 
 def read_integers(path: Path, count: int) -> NDArray[Any]:
@@ -108,13 +119,21 @@ def read_integers(path: Path, count: int) -> NDArray[Any]:
     numbers = load_array(path)
     if numbers.shape != (count,) or numbers.dtype.kind not in "iu":
         got = f"shape {numbers.shape} and dtype {numbers.dtype}"
-        raise ValueError(f"{os.fspath(path)} must hold {count} integers, one per vector, got {got}")
+        raise ValueError(
+            f"{os.fspath(path)} must hold {count} integers, one per vector, got {got}"
+        )
     return numbers
 
 
 def refuse_columns(name: str, columns: Any, by: str | None) -> None:
     """ValueError for names of columns where the file has none."""
     if columns is not None:
-        raise ArgumentError("columns", f"must be left out for the .npy file {name}, got {','.join(columns)}")
+        raise ArgumentError(
+            "columns",
+            f"must be left out for the .npy file {name}, got {','.join(columns)}",
+        )
     if by is not None:
-        raise ArgumentError("by", f"must be left out for {name}: only Parquet and CSV files have columns")
+        raise ArgumentError(
+            "by",
+            f"must be left out for {name}: only Parquet and CSV files have columns",
+        )

@@ -18,7 +18,22 @@ from sstq.inputs.vector_files import Read, VectorFile, open_npy, refuse_columns
 _NPY = b"\x93NUMPY"
 IDENTIFIERS = ("id", "uuid", "user", "name")
 # What stands for a missing number. Where a device reads, a line with one of these is a person, never a header.
-_MISSING = {"", "na", "n/a", "#n/a", "nan", "nat", "null", "none", "nil", "missing", "?", "-", "--", "."}
+_MISSING = {
+    "",
+    "na",
+    "n/a",
+    "#n/a",
+    "nan",
+    "nat",
+    "null",
+    "none",
+    "nil",
+    "missing",
+    "?",
+    "-",
+    "--",
+    ".",
+}
 
 
 @dataclass(frozen=True)
@@ -40,7 +55,13 @@ class VectorColumns:
     names: Sequence[str] = ()
     answering: bool = False
 
-    def chosen(self, file: str, header: Sequence[str], lists: Sequence[str], texts: Sequence[str]) -> list[str]:
+    def chosen(
+        self,
+        file: str,
+        header: Sequence[str],
+        lists: Sequence[str],
+        texts: Sequence[str],
+    ) -> list[str]:
         """Return the columns of the vectors: one of lists, or those of the coordinates; no error suggests texts."""
         self._check_label_column(file, header)
         rest = [column for column in header if column != self.by]
@@ -56,25 +77,43 @@ class VectorColumns:
         chosen = rest if wanted is None else list(wanted)
         for column in chosen if self.by is None else [*chosen, self.by]:
             if column not in header:
-                raise ArgumentError("columns", f"must be columns of {file} ({_shortened(header)}), got {column!r}")
+                raise ArgumentError(
+                    "columns",
+                    f"must be columns of {file} ({_shortened(header)}), got {column!r}",
+                )
             if list(header).count(column) > 1:
-                raise ValueError(f"{file} has several columns {column!r}; give them different names")
+                raise ValueError(
+                    f"{file} has several columns {column!r}; give them different names"
+                )
         if len(chosen) != 1 or chosen[0] not in lists:
             self._check_number_of_columns(file, header, chosen, lists, texts)
         return chosen
 
     def _check_label_column(self, file: str, header: Sequence[str]) -> None:
-        if self.by is None or (self.by in header and self.by not in (self.columns or ())):
+        if self.by is None or (
+            self.by in header and self.by not in (self.columns or ())
+        ):
             return
         problem = f"must be a column of {file} beside the vectors ({_shortened(header)}), got {self.by!r}"
-        raise ArgumentError("by", problem + ("" if self.by in header else did_you_mean(self.by, header)))
+        raise ArgumentError(
+            "by", problem + ("" if self.by in header else did_you_mean(self.by, header))
+        )
 
     def _check_number_of_columns(
-        self, file: str, header: Sequence[str], chosen: Sequence[str], lists: Sequence[str], texts: Sequence[str]
+        self,
+        file: str,
+        header: Sequence[str],
+        chosen: Sequence[str],
+        lists: Sequence[str],
+        texts: Sequence[str],
     ) -> None:
         rest = [column for column in header if column != self.by]
         people = [column for column in rest if column.lower() in IDENTIFIERS]
-        others = ",".join([column for column in rest if column not in people and column not in texts][: self.dim])
+        others = ",".join(
+            [column for column in rest if column not in people and column not in texts][
+                : self.dim
+            ]
+        )
         if self.columns is None and lists:
             problem = f"must be given for {file}, which has {len(lists)} columns of lists; such as {others}"
             raise ArgumentError("columns", problem)
@@ -82,8 +121,15 @@ class VectorColumns:
             problem = f"which has the column {people[0]!r}, which identifies people; such as {others}"
             raise ArgumentError("columns", f"must be given for {file}, {problem}")
         if self.dim not in (None, len(chosen)):
-            given = f"got {len(chosen)}" if self.columns or len(rest) < (self.dim or 0) else f"such as {others}"
-            raise ArgumentError("columns", f"must be {self.dim} columns of {file} ({_shortened(header)}), {given}")
+            given = (
+                f"got {len(chosen)}"
+                if self.columns or len(rest) < (self.dim or 0)
+                else f"such as {others}"
+            )
+            raise ArgumentError(
+                "columns",
+                f"must be {self.dim} columns of {file} ({_shortened(header)}), {given}",
+            )
 
 
 def open_vectors(path: Path, wanted: VectorColumns) -> VectorFile:
@@ -108,8 +154,14 @@ def _open_parquet(name: str, wanted: VectorColumns) -> VectorFile:
     with open(name, "rb") as file, open_parquet(file) as table:
         count = int(table.metadata.num_rows)
         schema = table.schema_arrow
-        lists = [field.name for field in schema if is_list(field.type) and field.name != by]
-        texts = [field.name for field in schema if field.name not in lists and not arrays.is_arrow_number(field.type)]
+        lists = [
+            field.name for field in schema if is_list(field.type) and field.name != by
+        ]
+        texts = [
+            field.name
+            for field in schema
+            if field.name not in lists and not arrays.is_arrow_number(field.type)
+        ]
         columns = wanted.chosen(name, schema.names, lists, texts)
         if by is not None:
             arrays.check_label_type(schema.field(by).type, by, name)
@@ -119,17 +171,34 @@ def _open_parquet(name: str, wanted: VectorColumns) -> VectorFile:
         dim = len(columns) if wanted.dim is None else wanted.dim
         if wanted.dim is None and of_lists:
             first = next(table.iter_batches(batch_size=1, columns=columns), None)
-            dim = len(first.column(0)[0] or ()) if first is not None and first.num_rows else 1
+            dim = (
+                len(first.column(0)[0] or ())
+                if first is not None and first.num_rows
+                else 1
+            )
 
     def read(size: int) -> Read:
         row = 0
         with open(name, "rb") as file, open_parquet(file) as table:
-            for batch in table.iter_batches(batch_size=size, columns=columns if by is None else [*columns, by]):
-                labels = None if by is None else arrays.arrow_labels(batch.column(by), by, name, row)
-                yield arrays.arrow_numbers([batch.column(column) for column in columns], dim), labels
+            for batch in table.iter_batches(
+                batch_size=size, columns=columns if by is None else [*columns, by]
+            ):
+                labels = (
+                    None
+                    if by is None
+                    else arrays.arrow_labels(batch.column(by), by, name, row)
+                )
+                yield (
+                    arrays.arrow_numbers(
+                        [batch.column(column) for column in columns], dim
+                    ),
+                    labels,
+                )
                 row += batch.num_rows
 
-    return VectorFile(name, dim, count, read, () if of_lists else tuple(columns), wanted.answering)
+    return VectorFile(
+        name, dim, count, read, () if of_lists else tuple(columns), wanted.answering
+    )
 
 
 def _check_numbers(name: str, schema: Any, columns: Sequence[str]) -> None:
@@ -144,32 +213,54 @@ def _open_csv(name: str, wanted: VectorColumns) -> VectorFile:
     """Open a CSV file with one vector per line."""
     by = wanted.by
     known = wanted.dim if wanted.answering else None
-    first, second = [*islice(csv_rows(name, known, answering=wanted.answering), 2), None, None][:2]
+    first, second = [
+        *islice(csv_rows(name, known, answering=wanted.answering), 2),
+        None,
+        None,
+    ][:2]
     names = [field.strip() for field in first or ()]
     header = _is_header(names, second, wanted)
     if not header and not wanted.answering and wanted.dim not in (None, len(names)):
         problem = f"line 1 has {len(names)} values, vectors have {wanted.dim}"
-        raise ValueError(f"{name} is not a .npy, Parquet or CSV file of vectors: {problem}")
-    texts = [column for column, field in zip(names, second or (), strict=False) if number_in(field) is None]
+        raise ValueError(
+            f"{name} is not a .npy, Parquet or CSV file of vectors: {problem}"
+        )
+    texts = [
+        column
+        for column, field in zip(names, second or (), strict=False)
+        if number_in(field) is None
+    ]
     columns = wanted.chosen(name, names, (), texts) if header else []
     width = len(names) if header or wanted.dim is None else wanted.dim
-    places = [names.index(column) for column in columns] if header else list(range(width))
+    places = (
+        [names.index(column) for column in columns] if header else list(range(width))
+    )
     label_place = None if by is None else names.index(by)
 
     def read(size: int) -> Read:
-        rows = enumerate(islice(csv_rows(name, width, answering=wanted.answering), int(header), None))
+        rows = enumerate(
+            islice(csv_rows(name, width, answering=wanted.answering), int(header), None)
+        )
         while some := list(islice(rows, size)):
             labels = (
-                None if label_place is None else np.array([_label(name, by, label_place, *row) for row in some], object)
+                None
+                if label_place is None
+                else np.array(
+                    [_label(name, by, label_place, *row) for row in some], object
+                )
             )
             numbers = [_numbers(fields, width, places) for _, fields in some]
             yield np.array(numbers, dtype=np.float64).reshape(-1, len(places)), labels
 
-    count = sum(1 for _ in csv_rows(name, width, answering=wanted.answering)) - int(header)
+    count = sum(1 for _ in csv_rows(name, width, answering=wanted.answering)) - int(
+        header
+    )
     return VectorFile(name, len(places), count, read, tuple(columns), wanted.answering)
 
 
-def _is_header(names: Sequence[str], second: Sequence[str] | None, wanted: VectorColumns) -> bool:
+def _is_header(
+    names: Sequence[str], second: Sequence[str] | None, wanted: VectorColumns
+) -> bool:
     """Whether the first line is a header: if columns are chosen by name, or if none of its fields is a number.
 
     On a device a person's line may have no number either. There the first line is a header only if a line follows, and
@@ -187,14 +278,18 @@ def _is_header(names: Sequence[str], second: Sequence[str] | None, wanted: Vecto
     return second is not None and len(words) == len(names) and not words & _MISSING
 
 
-def _numbers(fields: Sequence[str], width: int, places: Sequence[int]) -> list[float | None]:
+def _numbers(
+    fields: Sequence[str], width: int, places: Sequence[int]
+) -> list[float | None]:
     """The numbers of a line; None where there is none, and all of them if the line has another length."""
     if len(fields) != width:
         return [None] * len(places)
     return [number_in(fields[place]) for place in places]
 
 
-def _label(name: str, by: str | None, place: int, row: int, fields: Sequence[str]) -> str:
+def _label(
+    name: str, by: str | None, place: int, row: int, fields: Sequence[str]
+) -> str:
     if len(fields) <= place or not fields[place]:
         problem = f"column {by!r} must not have empty labels, got one in row {row}"
         raise ValueError(f"{name}: {problem}; fill or drop it first")
@@ -202,4 +297,6 @@ def _label(name: str, by: str | None, place: int, row: int, fields: Sequence[str
 
 
 def _shortened(names: Sequence[str]) -> str:
-    return ", ".join(names if len(names) <= 8 else [*names[:6], "…", names[-1]]) or "none"
+    return (
+        ", ".join(names if len(names) <= 8 else [*names[:6], "…", names[-1]]) or "none"
+    )

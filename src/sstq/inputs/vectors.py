@@ -60,7 +60,12 @@ class Vectors(Input):
         """Into the ball and back, if there are bounds."""
         return None if self.bounds is None else Bounds(self.bounds, self.clip)
 
-    def read(self, X: Any, groups: ArrayLike | None = None, report: LocalReport | None = None) -> Rows:  # noqa: ARG002
+    def read(
+        self,
+        X: Any,
+        groups: ArrayLike | None = None,
+        report: LocalReport | None = None,  # noqa: ARG002
+    ) -> Rows:
         """The vectors, (n, dim); ValueError for a wrong shape or dtype, masks, nan or infinity."""
         refuse_groups(groups)
         if self.scaling is None:
@@ -77,30 +82,47 @@ class Vectors(Input):
     ) -> Rows:
         """The vectors, with the zero vector in the place of those with nan, infinity, or anything but numbers."""
         refuse_groups(groups)
-        rows = any_vectors(X if self.scaling is None else self.scaling.chosen(X), self.dim)
+        rows = any_vectors(
+            X if self.scaling is None else self.scaling.chosen(X), self.dim
+        )
         bad = ~np.isfinite(rows).all(axis=1)
         inward = rows if self.scaling is None else self.scaling.inward(rows)
         return without(inward, bad, report)
 
     def open_file(
-        self, path: Path, columns: Sequence[str] | None, by: str | None, *, answering: bool = False
+        self,
+        path: Path,
+        columns: Sequence[str] | None,
+        by: str | None,
+        *,
+        answering: bool = False,
     ) -> VectorFile:
         """Open a file of vectors. Columns with the names of bounds are found by these."""
         names = () if self.scaling is None else self.scaling.names
         if names == tuple(map(str, range(self.dim))):
             names = ()
-        return open_vectors(path, VectorColumns(self.dim, columns, by, names, answering))
+        return open_vectors(
+            path, VectorColumns(self.dim, columns, by, names, answering)
+        )
 
     def trial(self, rng: np.random.Generator, count: int) -> Held:
         """Random vectors of about half of clip, in the units of bounds."""
-        rows = rng.standard_normal((count, self.dim)) * (self.clip / 2 / np.sqrt(self.dim))
+        rows = rng.standard_normal((count, self.dim)) * (
+            self.clip / 2 / np.sqrt(self.dim)
+        )
         return {"X": rows if self.scaling is None else self.scaling.outward(rows)}
 
     def extremes(self, rng: np.random.Generator) -> dict[str, Held]:
         """Structured vectors of norm clip, a short one and zero."""
-        vectors = {name: self.clip * rows[0] for name, rows in structured_vectors(self.dim, rng).items()}
+        vectors = {
+            name: self.clip * rows[0]
+            for name, rows in structured_vectors(self.dim, rng).items()
+        }
         vectors |= {"short": _SHORT * vectors["gaussian"], "zero": np.zeros(self.dim)}
-        return {name: {"X": x if self.scaling is None else self.scaling.outward(x)} for name, x in vectors.items()}
+        return {
+            name: {"X": x if self.scaling is None else self.scaling.outward(x)}
+            for name, x in vectors.items()
+        }
 
     def refused(self) -> list[Held]:
         """Vectors with nan, infinity or masks, of other shapes and types, and integers that a float would round."""
@@ -122,10 +144,14 @@ class Vectors(Input):
         """The opposites, and a huge one."""
         return np.concatenate([-rows, _HUGE * rows[:1]])
 
-    def pairs(self, rng: np.random.Generator, directions: Rows) -> dict[str, tuple[Any, Any]]:
+    def pairs(
+        self, rng: np.random.Generator, directions: Rows
+    ) -> dict[str, tuple[Any, Any]]:
         """Opposites, spikes, constants, zero, near vectors, and the given directions; all of norm clip or shorter."""
         vectors = structured_vectors(self.dim, rng)
-        gaussian, spike, constant = (vectors[name][0] for name in ("gaussian", "spike", "constant"))
+        gaussian, spike, constant = (
+            vectors[name][0] for name in ("gaussian", "spike", "constant")
+        )
         near = gaussian + _NEAR * rng.standard_normal(self.dim) / np.sqrt(self.dim)
         pairs = {
             "a Gaussian vector and its opposite": (gaussian, -gaussian),
@@ -141,7 +167,11 @@ class Vectors(Input):
             row, other = (rows / np.linalg.norm(rows) for rows in directions[:2])
             pairs["a row of the frame and its opposite"] = (row, -row)
             pairs["two rows of the frame"] = (row, other)
-        return {name: (self.clip * x, self.clip * y) for name, (x, y) in pairs.items() if np.any(x != y)}
+        return {
+            name: (self.clip * x, self.clip * y)
+            for name, (x, y) in pairs.items()
+            if np.any(x != y)
+        }
 
     def outward(self, values: Rows) -> Rows:
         """Vectors of the ball in the units of bounds."""
@@ -207,10 +237,17 @@ class GroupedVectors(Input):
 
     def _given(self, groups: ArrayLike | None) -> ArrayLike:
         if groups is None:
-            raise ValueError(f"groups must be one integer from 0 to {self.groups - 1} per row of X, got None")
+            raise ValueError(
+                f"groups must be one integer from 0 to {self.groups - 1} per row of X, got None"
+            )
         return groups
 
-    def read(self, X: Any, groups: ArrayLike | None = None, report: LocalReport | None = None) -> Rows:  # noqa: ARG002
+    def read(
+        self,
+        X: Any,
+        groups: ArrayLike | None = None,
+        report: LocalReport | None = None,  # noqa: ARG002
+    ) -> Rows:
         """The groups and the vectors, (n, 1 + dim); floats hold all groups exactly."""
         rows = finite_vectors(X, self.dim)
         labels = check_integers("groups", self._given(groups), len(rows), self.groups)
@@ -230,7 +267,10 @@ class GroupedVectors(Input):
         drawn = streams.multiply_shift(source.words(len(rows)), self.groups)
         unknown = given < 0
         mended = without(rows, unknown | ~np.isfinite(rows).all(axis=1), report)
-        return np.concatenate([np.where(unknown, drawn, given)[:, None].astype(rows.dtype), mended], axis=1)
+        return np.concatenate(
+            [np.where(unknown, drawn, given)[:, None].astype(rows.dtype), mended],
+            axis=1,
+        )
 
     def open(
         self,
@@ -243,32 +283,48 @@ class GroupedVectors(Input):
     ) -> People:
         """Open files of vectors, and a .npy file with the private group of each person."""
         if groups is None:
-            raise ArgumentError("groups", "must be a .npy file with one integer per person, got None")
-        people = super().open(paths, columns=columns, by=by, groups=groups, answering=answering)
+            raise ArgumentError(
+                "groups", "must be a .npy file with one integer per person, got None"
+            )
+        people = super().open(
+            paths, columns=columns, by=by, groups=groups, answering=answering
+        )
         return People(people.files, read_integers(groups, people.count))
 
     def open_file(
-        self, path: Path, columns: Sequence[str] | None, by: str | None, *, answering: bool = False
+        self,
+        path: Path,
+        columns: Sequence[str] | None,
+        by: str | None,
+        *,
+        answering: bool = False,
     ) -> VectorFile:
         """Open a file of vectors."""
         return self._vectors.open_file(path, columns, by, answering=answering)
 
     def trial(self, rng: np.random.Generator, count: int) -> Held:
         """Random vectors, and all groups in turn."""
-        return self._vectors.trial(rng, count) | {"groups": np.arange(count) % self.groups}
+        return self._vectors.trial(rng, count) | {
+            "groups": np.arange(count) % self.groups
+        }
 
     def extremes(self, rng: np.random.Generator) -> dict[str, Held]:
         """Those of vectors, in the first and the last group."""
         held = self._vectors.extremes(rng)
         ends = (0, self.groups - 1)
-        return {name: one | {"groups": [ends[place % 2]]} for place, (name, one) in enumerate(held.items())}
+        return {
+            name: one | {"groups": [ends[place % 2]]}
+            for place, (name, one) in enumerate(held.items())
+        }
 
     def refused(self) -> list[Held]:
         """Bad vectors, and groups that do not exist."""
         good = np.zeros((2, self.dim))
         groups: list[Any] = [None, [0], [0, self.groups], [0, -1], [0.0, 1.0]]
         vectors = [one["X"] for one in self._vectors.refused()[:-1]]
-        return [{"X": X, "groups": [0, 0]} for X in vectors] + [{"X": good, "groups": each} for each in groups]
+        return [{"X": X, "groups": [0, 0]} for X in vectors] + [
+            {"X": good, "groups": each} for each in groups
+        ]
 
     def variations(self, rows: Rows) -> Rows:
         """Those of the vectors, in the same groups."""
@@ -276,7 +332,9 @@ class GroupedVectors(Input):
         groups = np.resize(rows[:, :1], (len(varied), 1))
         return np.concatenate([groups, varied], axis=1)
 
-    def pairs(self, rng: np.random.Generator, directions: Rows) -> dict[str, tuple[Any, Any]]:
+    def pairs(
+        self, rng: np.random.Generator, directions: Rows
+    ) -> dict[str, tuple[Any, Any]]:
         """Those of vectors."""
         return self._vectors.pairs(rng, directions)
 
@@ -292,10 +350,14 @@ class GroupedVectors(Input):
 def finite_vectors(X: ArrayLike, dim: int) -> Rows:
     """Return X as (n, d) floats; ValueError for a wrong shape or dtype, masks, nan or infinity."""
     rows = of_dim(as_vectors(X), dim)
-    if not all(np.isfinite(rows[part]).all() for part in row_chunks(len(rows), max(1, dim))):
+    if not all(
+        np.isfinite(rows[part]).all() for part in row_chunks(len(rows), max(1, dim))
+    ):
         row = next(row for row in range(len(rows)) if not np.isfinite(rows[row]).all())
         column = np.flatnonzero(~np.isfinite(rows[row]))[0]
-        raise ValueError(f"X must be finite, got {rows[row, column]} at row {row}, column {column}")
+        raise ValueError(
+            f"X must be finite, got {rows[row, column]} at row {row}, column {column}"
+        )
     return rows
 
 
@@ -325,7 +387,10 @@ def known_groups(groups: ArrayLike, count: int, rows: int) -> NDArray[np.int64]:
     cells = [groups] if isinstance(groups, int) else cells_of(groups)
     if len(cells) != rows:
         raise ValueError(f"groups must be {rows} integers, got {len(cells)}")
-    known = [int(cell) if type(cell) in (int, float) and cell in range(count) else -1 for cell in cells]
+    known = [
+        int(cell) if type(cell) in (int, float) and cell in range(count) else -1
+        for cell in cells
+    ]
     return np.array(known, dtype=np.int64)
 
 

@@ -28,27 +28,41 @@ class BatchEncoder:
         pyarrow = import_pyarrow()
         if isinstance(batches, pyarrow.RecordBatch):
             batches = [batches]
-        for batch in batches.to_batches() if isinstance(batches, pyarrow.Table) else batches:
+        for batch in (
+            batches.to_batches() if isinstance(batches, pyarrow.Table) else batches
+        ):
             yield self._encode(pyarrow, batch)
 
     def _encode(self, pyarrow: Any, batch: Any) -> Any:
         wanted = [self.column, *self.keep, *filter(None, [self.groups])]
         missing = [name for name in wanted if name not in batch.schema.names]
         if missing:
-            raise ValueError(f"batches must have a column {missing[0]!r}, got {', '.join(batch.schema.names)}")
+            raise ValueError(
+                f"batches must have a column {missing[0]!r}, got {', '.join(batch.schema.names)}"
+            )
         groups = None if self.groups is None else _numbers(batch, self.groups)
-        columns = field_columns(self.mechanism.encode(batch.column(self.column), groups=groups))
+        columns = field_columns(
+            self.mechanism.encode(batch.column(self.column), groups=groups)
+        )
         # A person's messages come slot by slot, one for each row of the batch.
         rows = np.tile(np.arange(batch.num_rows), self.mechanism.messages)
-        columns |= {name: batch.column(name).take(pyarrow.array(rows)) for name in self.keep}
+        columns |= {
+            name: batch.column(name).take(pyarrow.array(rows)) for name in self.keep
+        }
         return pyarrow.RecordBatch.from_pydict(columns)
 
     @property
     def ddl(self) -> str:
         """The columns of messages with their types as SQL states them, without those that are kept."""
         fields = self.mechanism.layout.fields
-        single = [(field.name, _SQL_TYPES[engine_type(field)], field.count) for field in fields]
-        columns = [f"`{name}` {kind if count == 1 else f'array<{kind}>'}" for name, kind, count in single]
+        single = [
+            (field.name, _SQL_TYPES[engine_type(field)], field.count)
+            for field in fields
+        ]
+        columns = [
+            f"`{name}` {kind if count == 1 else f'array<{kind}>'}"
+            for name, kind, count in single
+        ]
         return ", ".join(columns)
 
 
@@ -84,12 +98,20 @@ def encode_batches(
     check_local(mechanism)
     if "columns" not in mechanism.input.file_options:
         takes = f"got one that takes {mechanism.input.takes}"
-        raise ValueError(f"mechanism must take one column, {takes}; use its encode on each batch")
+        raise ValueError(
+            f"mechanism must take one column, {takes}; use its encode on each batch"
+        )
     kept = (keep,) if isinstance(keep, str) else tuple(keep)
     encoder = BatchEncoder(mechanism, column, kept, groups)
-    taken = [name for name in kept if name in {column, *(field.name for field in mechanism.layout.fields)}]
+    taken = [
+        name
+        for name in kept
+        if name in {column, *(field.name for field in mechanism.layout.fields)}
+    ]
     if taken:
-        raise ValueError(f"keep must not name the vectors or a column of messages, got {taken[0]!r}")
+        raise ValueError(
+            f"keep must not name the vectors or a column of messages, got {taken[0]!r}"
+        )
     return encoder
 
 
@@ -97,5 +119,7 @@ def _numbers(batch: Any, name: str) -> Any:
     """A column of integers without nulls."""
     column = batch.column(name)
     if column.null_count:
-        raise ValueError(f"column {name!r} must not have nulls, got {column.null_count}")
+        raise ValueError(
+            f"column {name!r} must not have nulls, got {column.null_count}"
+        )
     return column.to_numpy(zero_copy_only=False)

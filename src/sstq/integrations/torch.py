@@ -18,7 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 try:
     import torch  # absolute: PyTorch itself
 except ImportError as error:
-    raise ImportError("sstq.integrations.torch needs PyTorch: pip install 'sstq[torch]'") from error
+    raise ImportError(
+        "sstq.integrations.torch needs PyTorch: pip install 'sstq[torch]'"
+    ) from error
 
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms.answers import answer
@@ -28,7 +30,9 @@ from sstq.randomness.secret import RngLike
 __all__ = ["encode_gradients", "encode_update", "set_gradients"]
 
 
-def encode_gradients(model: torch.nn.Module, mechanism: Mechanism, rng: RngLike = None) -> Messages:
+def encode_gradients(
+    model: torch.nn.Module, mechanism: Mechanism, rng: RngLike = None
+) -> Messages:
     """Encode the gradients of all trainable parameters as one private message.
 
     A parameter without a gradient counts as zero. Gradients that are scaled for mixed precision
@@ -48,7 +52,10 @@ def encode_gradients(model: torch.nn.Module, mechanism: Mechanism, rng: RngLike 
         >>> len(messages), len(messages.to_bytes())
         (1, 2)
     """
-    gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in _trainable(model)]
+    gradients = [
+        torch.zeros_like(one) if one.grad is None else one.grad
+        for one in _trainable(model)
+    ]
     return _encode(_flat(gradients), mechanism, rng)
 
 
@@ -77,9 +84,14 @@ def encode_update(
     """
     now = _trainable(model)
     then = _trainable(before)
-    if [parameter.shape for parameter in now] != [parameter.shape for parameter in then]:
-        raise ValueError("before must have the trainable parameters of model, got others")
-    with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is sent as zero
+    if [parameter.shape for parameter in now] != [
+        parameter.shape for parameter in then
+    ]:
+        raise ValueError(
+            "before must have the trainable parameters of model, got others"
+        )
+    # what is not finite is sent as zero
+    with np.errstate(invalid="ignore", over="ignore"):
         update = _flat(now) - _flat(then)
     return _encode(update, mechanism, rng)
 
@@ -105,26 +117,43 @@ def set_gradients(model: torch.nn.Module, vector: ArrayLike) -> None:
     sizes = [parameter.numel() for parameter in chosen]
     numbers = torch.tensor(np.asarray(vector, dtype=np.float64))
     if numbers.shape != (sum(sizes),):
-        raise ValueError(f"vector must have shape ({sum(sizes)},), got {tuple(numbers.shape)}")
+        raise ValueError(
+            f"vector must have shape ({sum(sizes)},), got {tuple(numbers.shape)}"
+        )
     for parameter, part in zip(chosen, torch.split(numbers, sizes), strict=True):
-        parameter.grad = part.reshape(parameter.shape).to(parameter.device, parameter.dtype)
+        parameter.grad = part.reshape(parameter.shape).to(
+            parameter.device, parameter.dtype
+        )
 
 
 def _trainable(model: torch.nn.Module) -> list[torch.Tensor]:
-    trainable: list[torch.Tensor] = [one for one in model.parameters() if one.requires_grad]
-    if not sum(one.numel() for one in trainable) or any(one.dtype.is_complex for one in trainable):
-        raise ValueError("model must have trainable parameters (requires_grad), all of them real numbers")
+    trainable: list[torch.Tensor] = [
+        one for one in model.parameters() if one.requires_grad
+    ]
+    if not sum(one.numel() for one in trainable) or any(
+        one.dtype.is_complex for one in trainable
+    ):
+        raise ValueError(
+            "model must have trainable parameters (requires_grad), all of them real numbers"
+        )
     return trainable
 
 
 def _flat(tensors: Sequence[torch.Tensor]) -> NDArray[np.float64]:
     """One vector of tensors on any device, sparse or not."""
-    dense = [tensor.detach().to("cpu", torch.float64).to_dense().reshape(-1) for tensor in tensors]
+    dense = [
+        tensor.detach().to("cpu", torch.float64).to_dense().reshape(-1)
+        for tensor in tensors
+    ]
     numbers: NDArray[np.float64] = torch.cat(dense).numpy()
     return numbers
 
 
-def _encode(vector: NDArray[np.float64], mechanism: Mechanism, rng: RngLike) -> Messages:
+def _encode(
+    vector: NDArray[np.float64], mechanism: Mechanism, rng: RngLike
+) -> Messages:
     if len(vector) != mechanism.dim:
-        raise ValueError(f"mechanism must have dim = {len(vector)}, the trainable parameters, got {mechanism.dim}")
+        raise ValueError(
+            f"mechanism must have dim = {len(vector)}, the trainable parameters, got {mechanism.dim}"
+        )
     return answer(mechanism, vector, rng=rng)

@@ -16,7 +16,10 @@ def main() -> int:
     """Call every kernel on as little as it takes, for every type of numbers; 1 if nothing can be kept."""
     folder = cache_folder()
     if folder is None:
-        print("no folder is writable: set NUMBA_CACHE_DIR to a writable folder", file=sys.stderr)  # noqa: T201
+        print(  # noqa: T201
+            "no folder is writable: set NUMBA_CACHE_DIR to a writable folder",
+            file=sys.stderr,
+        )
         return 1
     one = np.zeros(1)
     zero = np.zeros(1, np.int64)
@@ -29,7 +32,9 @@ def main() -> int:
     kernels.kashin_pick(single, np.arange(2), single[0], 2, np.ones((1, 4), np.float32))
     kernels.box_muller(words)
     kernels.draw_around(np.eye(2)[:1], one, one, words, to_length=True)
-    kernels.accumulate(np.zeros((1, 4), np.int64), zero, zero, np.zeros((1, 3), np.int64))
+    kernels.accumulate(
+        np.zeros((1, 4), np.int64), zero, zero, np.zeros((1, 3), np.int64)
+    )
     kernels.accumulate_vectors(np.zeros((2, 3), np.int64), np.eye(2), 1.0, 1.0, 1, 1)
     kernels.count_passed(single, one, 1.0)
     kernels.count_walks(zero, zero, zero, 1, 1)

@@ -40,8 +40,14 @@ def _take(shapes: str, *arrays: NDArray[Any]) -> list[NDArray[Any]]:
     lengths: dict[str, int] = {}
     taken = []
     for (name, kinds, axes), array in zip(_read(shapes), arrays, strict=True):
-        if not isinstance(array, np.ndarray) or array.dtype not in kinds or array.ndim != len(axes):
-            raise TypeError(f"{name} must be {' or '.join(map(str, kinds))} with {len(axes)} axes, got {_kind(array)}")
+        if (
+            not isinstance(array, np.ndarray)
+            or array.dtype not in kinds
+            or array.ndim != len(axes)
+        ):
+            raise TypeError(
+                f"{name} must be {' or '.join(map(str, kinds))} with {len(axes)} axes, got {_kind(array)}"
+            )
         wanted = tuple(
             int(axis) if axis.isdecimal() else lengths.setdefault(axis, length)
             for axis, length in zip(axes, array.shape, strict=True)
@@ -60,20 +66,32 @@ def _read(shapes: str) -> list[tuple[str, list[np.dtype[Any]], list[str]]]:
     """The name, types and axes of each array."""
     parts = [part.split() for part in shapes.split(", ")]
     return [
-        (name, [np.dtype(one) for one in (["f4", "f8"] if kind == "f" else [kind])], axes)
+        (
+            name,
+            [np.dtype(one) for one in (["f4", "f8"] if kind == "f" else [kind])],
+            axes,
+        )
         for name, kind, *axes in parts
     ]
 
 
 def _kind(value: object) -> str:
     """Describe a rejected argument."""
-    return f"{value.dtype} of shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
+    return (
+        f"{value.dtype} of shape {value.shape}"
+        if isinstance(value, np.ndarray)
+        else type(value).__name__
+    )
 
 
 def _check_range(name: str, array: NDArray[Any], bound: int) -> None:
     """Refuse entries outside [0, bound), naming one."""
     if array.size and not 0 <= int(array.min()) <= int(array.max()) < bound:
-        extreme = next(number for number in (int(array.min()), int(array.max())) if not 0 <= number < bound)
+        extreme = next(
+            number
+            for number in (int(array.min()), int(array.max()))
+            if not 0 <= number < bound
+        )
         raise ValueError(f"{name} must lie in [0, {bound}), got {extreme}")
 
 
@@ -92,13 +110,20 @@ def _kernel(name: str, first: Any, *others: Any) -> Any:
     return _kernels[key]
 
 
-def _run_rows(name: str, elements_per_row: int, by_row: tuple[NDArray[Any], ...], *shared: Any) -> None:
+def _run_rows(
+    name: str, elements_per_row: int, by_row: tuple[NDArray[Any], ...], *shared: Any
+) -> None:
     """Call a kernel with parts of the arrays `by_row`, which cover their rows, in several threads if that is faster."""
     kernel = _kernel(name, *by_row, *shared)
-    if len(by_row[0]) * elements_per_row < MIN_ELEMENTS_A_THREAD:  # slicing takes as long as a small transform
+    # slicing takes as long as a small transform
+    if len(by_row[0]) * elements_per_row < MIN_ELEMENTS_A_THREAD:
         kernel(*by_row, *shared)
         return
-    run_in_chunks(lambda part: kernel(*(array[part] for array in by_row), *shared), len(by_row[0]), elements_per_row)
+    run_in_chunks(
+        lambda part: kernel(*(array[part] for array in by_row), *shared),
+        len(by_row[0]),
+        elements_per_row,
+    )
 
 
 def hadamard_transform(x: NDArray[Any]) -> None:
@@ -116,9 +141,13 @@ def hadamard_transform(x: NDArray[Any]) -> None:
     if not isinstance(x, np.ndarray) or x.dtype.char not in "fd":
         raise TypeError(f"x must be a float32 or float64 array, got {_kind(x)}")
     if x.ndim not in (1, 2) or not x.flags.c_contiguous or not x.flags.writeable:
-        raise ValueError(f"x must have 1 or 2 dimensions, C-contiguous and writable, got shape {x.shape}")
+        raise ValueError(
+            f"x must have 1 or 2 dimensions, C-contiguous and writable, got shape {x.shape}"
+        )
     bits = _log2("the length of a row of x", x.shape[-1])
-    _run_rows("hadamard.transform_rows", x.shape[-1], (x if x.ndim == 2 else x[None],), bits)
+    _run_rows(
+        "hadamard.transform_rows", x.shape[-1], (x if x.ndim == 2 else x[None],), bits
+    )
 
 
 def clip_to_ball(x: NDArray[Any], clip: float) -> tuple[Floats32, Bools]:
@@ -160,8 +189,12 @@ def pick_signed_rows(
 
     Returns 2·j for row j, + 1 for its opposite, (n,); and which rows of x are longer than clip.
     """
-    shapes = "x f n d, signs f4 F d, signs f4 F r N, uniforms f8 n, which i8 n, places i8 n"
-    x, first, later, uniforms, which, places = _take(shapes, x, *signs, uniforms, which, places)
+    shapes = (
+        "x f n d, signs f4 F d, signs f4 F r N, uniforms f8 n, which i8 n, places i8 n"
+    )
+    x, first, later, uniforms, which, places = _take(
+        shapes, x, *signs, uniforms, which, places
+    )
     count = len(x)
     size = later.shape[2]
     bits = _log2("the number of rows", size)
@@ -170,7 +203,9 @@ def pick_signed_rows(
     _check_range("which", which, len(first))
     _check_range("places", places, 2 * size)
     # Scores of a unit vector have the root mean square N^((r − 1)/2) and are nearly normal.
-    expected = size ** (later.shape[1] / 2) * NormalDist().inv_cdf(1 - (inside - 0.5) / (2 * size))
+    expected = size ** (later.shape[1] / 2) * NormalDist().inv_cdf(
+        1 - (inside - 0.5) / (2 * size)
+    )
     picked = np.empty(count, np.int64)
     longer = np.empty(count, np.bool_)
     by_row = x, uniforms, which, places, picked, longer
@@ -221,14 +256,22 @@ def kashin_pick(
     """
     chosen = np.empty((len(x), 0), np.int64) if picks is None else picks
     shapes = "columns i8 d, signs f4 d, x f4 n d, schedule f4 steps 4, picks i8 n k"
-    columns, signs, x, schedule, chosen = _take(shapes, columns, signs, x, schedule, chosen)
+    columns, signs, x, schedule, chosen = _take(
+        shapes, columns, signs, x, schedule, chosen
+    )
     frame = columns, signs, _log2("size", size)
     _check_range("columns", columns, size)
     _check_range("picks", chosen, size)
     width = size if picks is None else chosen.shape[1]
     values = np.empty((len(x), width), np.float32)
     residuals = np.empty(len(x) if certify else 0)
-    _run_rows("kashin.solve_rows", size * (2 * len(schedule) + 1), (x, chosen, values, residuals), frame, schedule)
+    _run_rows(
+        "kashin.solve_rows",
+        size * (2 * len(schedule) + 1),
+        (x, chosen, values, residuals),
+        frame,
+        schedule,
+    )
     return values, residuals
 
 
@@ -242,14 +285,24 @@ def box_muller(words: Words) -> Floats:
     """
     (words,) = _take("words u8 n w", words)
     if words.shape[1] % 2:
-        raise ValueError(f"words must have an even number of columns, got shape {words.shape}")
+        raise ValueError(
+            f"words must have an even number of columns, got shape {words.shape}"
+        )
     numbers = np.empty(words.shape)
-    _run_rows("normals.box_muller_rows", _COST_OF_A_NORMAL * words.shape[1], (words, numbers))
+    _run_rows(
+        "normals.box_muller_rows", _COST_OF_A_NORMAL * words.shape[1], (words, numbers)
+    )
     return numbers
 
 
 def draw_around(
-    directions: Floats, along: Floats, across: Floats, words: Words, first: int = 0, *, to_length: bool
+    directions: Floats,
+    along: Floats,
+    across: Floats,
+    words: Words,
+    first: int = 0,
+    *,
+    to_length: bool,
 ) -> Floats32:
     """The vectors t·u + w, w being normal numbers in the hyperplane orthogonal to u, as float32 (n, d).
 
@@ -261,14 +314,18 @@ def draw_around(
     directions, along, across, words = _take(shapes, directions, along, across, words)
     dim = directions.shape[1]
     if dim < 2 or not 0 <= first <= words.shape[1] - dim // 2 * 2:
-        raise ValueError(f"words of shape {words.shape} do not suffice for directions of shape {directions.shape}")
+        raise ValueError(
+            f"words of shape {words.shape} do not suffice for directions of shape {directions.shape}"
+        )
     vectors = np.empty(directions.shape, np.float32)
     by_row = directions, along, across, words, vectors
     _run_rows("normals.draw_around", _COST_OF_A_NORMAL * dim, by_row, first, to_length)
     return vectors
 
 
-def accumulate(state: Ints, index: NDArray[np.integer], code: NDArray[np.integer], table: Ints) -> None:
+def accumulate(
+    state: Ints, index: NDArray[np.integer], code: NDArray[np.integer], table: Ints
+) -> None:
     """Add messages to an aggregator's state: state[index, 0] += 1 and state[index, 1:4] += table[code], for each.
 
     The state is int64 (N, 4), C-contiguous, and the table (codes, 3). Ints only, so the result is exact and
@@ -276,18 +333,31 @@ def accumulate(state: Ints, index: NDArray[np.integer], code: NDArray[np.integer
     ValueError, raised before anything is added. One thread.
     """
     _take("state i8 N 4, table i8 codes 3", state, table)
-    if not state.flags.c_contiguous or index.shape != code.shape or len(state) > 1 << 32:
-        raise ValueError(f"state must be contiguous and code have the shape of index, {index.shape}, got {code.shape}")
+    if (
+        not state.flags.c_contiguous
+        or index.shape != code.shape
+        or len(state) > 1 << 32
+    ):
+        raise ValueError(
+            f"state must be contiguous and code have the shape of index, {index.shape}, got {code.shape}"
+        )
     _check_range("index", index, len(state))
     _check_range("code", code, len(table))
     increments = np.insert(table, 0, 1, axis=1)
     for part in row_chunks(len(index), _BLOCK_OF_A_MESSAGE):
         messages = index[part].astype(np.uint32), code[part].astype(np.uint32)
-        _kernel("sums.add_messages", state, *messages, increments)(state, *messages, increments)
+        _kernel("sums.add_messages", state, *messages, increments)(
+            state, *messages, increments
+        )
 
 
 def accumulate_vectors(
-    state: Ints, vectors: Floats, unit: float, limit: float, value_bits: int, square_bits: int
+    state: Ints,
+    vectors: Floats,
+    unit: float,
+    limit: float,
+    value_bits: int,
+    square_bits: int,
 ) -> bool:
     """Add dense vectors, (n, d), to a state of d rows: round(v/unit·2^value_bits) in two limbs, and its square's.
 
@@ -295,17 +365,26 @@ def accumulate_vectors(
     limit·unit or none, which leaves the state of no use.
     """
     (vectors,) = _take("vectors f8 n d", vectors)
-    if state.shape not in ((vectors.shape[1], 3), (vectors.shape[1], 4)) or not state.flags.c_contiguous:
-        raise ValueError(f"state must have one row of 3 or 4 integers per coordinate, got shape {state.shape}")
+    if (
+        state.shape not in ((vectors.shape[1], 3), (vectors.shape[1], 4))
+        or not state.flags.c_contiguous
+    ):
+        raise ValueError(
+            f"state must have one row of 3 or 4 integers per coordinate, got shape {state.shape}"
+        )
     numbers = float(unit), float(limit), 2.0**value_bits, 2.0**square_bits
-    return bool(_kernel("sums.add_vectors", state, vectors, *numbers)(state, vectors, *numbers))
+    return bool(
+        _kernel("sums.add_vectors", state, vectors, *numbers)(state, vectors, *numbers)
+    )
 
 
 def count_passed(rows: Floats32, uniforms: Floats, scale: float) -> Ints:
     """The number of sums scale·(|rows[i, 0]| + … + |rows[i, j]|), j = 0, 1, …, that are ≤ uniforms[i], (n,)."""
     rows, uniforms = _take("rows f4 n d, uniforms f8 n", rows, uniforms)
     counts = np.empty(len(rows), np.int64)
-    _run_rows("sums.count_passed_sums", rows.shape[1], (rows, uniforms, counts), float(scale))
+    _run_rows(
+        "sums.count_passed_sums", rows.shape[1], (rows, uniforms, counts), float(scale)
+    )
     return counts
 
 

@@ -41,7 +41,9 @@ def measure(row: Any, clip: float) -> Any:
     largest = 0.0
     for i in range(row.size):
         largest = max(largest, abs(np.float64(row[i])))
-    exponent = max(math.frexp(largest)[1], _LEAST_EXPONENT) if largest > 0 else _LEAST_EXPONENT
+    exponent = (
+        max(math.frexp(largest)[1], _LEAST_EXPONENT) if largest > 0 else _LEAST_EXPONENT
+    )
     scale = math.ldexp(1.0, -exponent)
     # Half of 2^exponent, which may be one more than the largest number. Infinite still, if the row is longer than clip.
     return scale, norm(row, scale), 2 * (math.ldexp(1.0, exponent - 1) / clip)

@@ -36,7 +36,9 @@ def compiled(name: str, arguments: tuple[Any, ...]) -> Any:
     version.__qualname__ = f"{function}-{label}"
     folder = cache_folder()
     if folder is None:
-        _announce("sstq: compiling kernels for this process alone (set NUMBA_CACHE_DIR to a writable folder) ...")
+        _announce(
+            "sstq: compiling kernels for this process alone (set NUMBA_CACHE_DIR to a writable folder) ..."
+        )
     elif not any(folder.glob(f"*-{label}-*.nbc")):
         _announce("sstq: compiling kernels for this machine (once) ...")
     dispatcher: Any = numba.njit(nogil=True, cache=folder is not None)(version)

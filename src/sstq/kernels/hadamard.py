@@ -86,7 +86,9 @@ def bits_of_block(x: Any, bits: int) -> int:
 
 
 @njit
-def transform_block(x: Any, offset: int, block: int, block_bits: int, bits: int) -> None:
+def transform_block(
+    x: Any, offset: int, block: int, block_bits: int, bits: int
+) -> None:
     """The share of one block in the transform of x[offset : offset + 2^bits]; blocks are to be taken in order."""
     _transform_in_l1(x, offset + (block << block_bits), block_bits)
     # Join the blocks on every level that this one completes.

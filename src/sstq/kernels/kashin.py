@@ -28,8 +28,21 @@ from numba import njit
 
 from sstq.kernels import vectors
 from sstq.kernels.api import LEAST_REDUCTION, LONGEST_STEP
-from sstq.kernels.hadamard import BASE_BITS, VECTOR_BITS, radix_pass, transform, transform_bits, transform_low_bits
-from sstq.kernels.vectors import CACHE_LINE, MAX_RADIX_BITS, SUM_LANES, VECTOR_WIDTH, aligned
+from sstq.kernels.hadamard import (
+    BASE_BITS,
+    VECTOR_BITS,
+    radix_pass,
+    transform,
+    transform_bits,
+    transform_low_bits,
+)
+from sstq.kernels.vectors import (
+    CACHE_LINE,
+    MAX_RADIX_BITS,
+    SUM_LANES,
+    VECTOR_WIDTH,
+    aligned,
+)
 
 _MASK_WORD = np.uint16 if VECTOR_WIDTH == 16 else np.uint8
 
@@ -54,7 +67,9 @@ def _mask_words(columns: Any, size: int) -> Any:
 
 
 @njit
-def _step_block(a: Any, offset: int, t: Any, t_offset: int, split: Any, factors: Any, lanes: Any) -> None:
+def _step_block(
+    a: Any, offset: int, t: Any, t_offset: int, split: Any, factors: Any, lanes: Any
+) -> None:
     """The bits of a block forward, one step, the same bits backward; the last pass each way is fused with the step."""
     low_bits, block_bits, _, _, _ = split
     fused_bits = block_bits - low_bits
@@ -62,7 +77,17 @@ def _step_block(a: Any, offset: int, t: Any, t_offset: int, split: Any, factors:
     stride = 1 << low_bits
     _transform_low(a, offset, size, low_bits)
     for k in range(0, stride, VECTOR_WIDTH):
-        vectors.clipped(fused_bits, a, offset + k, t, t_offset + k, stride, factors, lanes, k % SUM_LANES)
+        vectors.clipped(
+            fused_bits,
+            a,
+            offset + k,
+            t,
+            t_offset + k,
+            stride,
+            factors,
+            lanes,
+            k % SUM_LANES,
+        )
     _transform_low(a, offset, size, low_bits)
 
 
@@ -102,7 +127,9 @@ def _project_rows(a: Any, split: Any, mask: Any, tile: Any) -> None:
     words_per_row = max(1, row_size // VECTOR_WIDTH)
     if row_count_bits <= _PASS_BITS:
         for word in range(words_per_row):
-            vectors.masked(row_count_bits, a, word * VECTOR_WIDTH, pitch, mask, word, words_per_row)
+            vectors.masked(
+                row_count_bits, a, word * VECTOR_WIDTH, pitch, mask, word, words_per_row
+            )
         return
     # _PASS_BITS high bits of a row's number are done on the way between a and the tile, the rest inside the tile; of
     # the rest the lowest bits are fused with the mask.
@@ -118,16 +145,40 @@ def _project_rows(a: Any, split: Any, mask: Any, tile: Any) -> None:
     for word in range(words_per_row):
         column = word * VECTOR_WIDTH
         for k in range(inner_count):
-            vectors.butterfly(_PASS_BITS, a, column + k * pitch, outer_stride, tile, k * VECTOR_WIDTH, tile_stride)
+            vectors.butterfly(
+                _PASS_BITS,
+                a,
+                column + k * pitch,
+                outer_stride,
+                tile,
+                k * VECTOR_WIDTH,
+                tile_stride,
+            )
         if first_bit < last_bit:
             transform_bits(tile, np.int64(0), tile_size, first_bit, last_bit)
         for group in range(1 << (row_count_bits - masked_bits)):
             mask_offset = (group << masked_bits) * words_per_row + word
-            vectors.masked(masked_bits, tile, group * masked_size, VECTOR_WIDTH, mask, mask_offset, words_per_row)
+            vectors.masked(
+                masked_bits,
+                tile,
+                group * masked_size,
+                VECTOR_WIDTH,
+                mask,
+                mask_offset,
+                words_per_row,
+            )
         if first_bit < last_bit:
             transform_bits(tile, np.int64(0), tile_size, first_bit, last_bit)
         for k in range(inner_count):
-            vectors.butterfly(_PASS_BITS, tile, k * VECTOR_WIDTH, tile_stride, a, column + k * pitch, outer_stride)
+            vectors.butterfly(
+                _PASS_BITS,
+                tile,
+                k * VECTOR_WIDTH,
+                tile_stride,
+                a,
+                column + k * pitch,
+                outer_stride,
+            )
 
 
 @njit
@@ -164,7 +215,9 @@ def _transform_row_numbers(a: Any, split: Any) -> None:
 
 
 @njit
-def _solve(x: Any, frame: Any, mask: Any, schedule: Any, a: Any, t: Any, tile: Any, lanes: Any) -> None:
+def _solve(
+    x: Any, frame: Any, mask: Any, schedule: Any, a: Any, t: Any, tile: Any, lanes: Any
+) -> None:
     """Run the schedule for one client; t is the result.
 
     a and t have room for SUM_LANES floats at least; what lies beyond the vectors stays zero.
@@ -176,14 +229,17 @@ def _solve(x: Any, frame: Any, mask: Any, schedule: Any, a: Any, t: Any, tile: A
     t.fill(0)
     for i in range(x.size):
         column = columns[i]
-        a[(column >> row_bits) * pitch + (column & ((1 << row_bits) - 1))] = signs[i] * x[i]
+        a[(column >> row_bits) * pitch + (column & ((1 << row_bits) - 1))] = (
+            signs[i] * x[i]
+        )
     _transform_row_numbers(a, split)
     scale = np.float32(1)
     sums = np.zeros((2, 3))
     for step in range(schedule.shape[0]):
         if step > 0:
             _project_rows(a, split, mask, tile)
-            scale = np.float32(1 / (1 << bits))  # a arrives from H·mask·H, without the factor of P
+            # a arrives from H·mask·H, without the factor of P
+            scale = np.float32(1 / (1 << bits))
         before = sums[step & 1]
         last = sums[~step & 1]
         relaxation, stretch, cap, box = schedule[step]
@@ -212,7 +268,9 @@ def _residual(x: Any, frame: Any, t: Any, doubles: Any) -> float:
     return math.sqrt(squares)
 
 
-def solve_rows(x: Any, picks: Any, values: Any, residuals: Any, frame: Any, schedule: Any) -> None:
+def solve_rows(
+    x: Any, picks: Any, values: Any, residuals: Any, frame: Any, schedule: Any
+) -> None:
     """Run the schedule for every row of x and write what the caller asked for.
 
     frame is (columns int64 (d,), signs float32 (d,), log₂ N). values, (n, k), receives t at

@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-_ONE = np.uint64(0x3FF0000000000000)  # the bits of 1.0; with others as its fraction, a number in [1, 2)
+# the bits of 1.0; with others as its fraction, a number in [1, 2)
+_ONE = np.uint64(0x3FF0000000000000)
 _FRACTION = np.uint64(52)
 _UNUSED = np.uint64(12)
 # Added to the bits of a number, it raises the exponent from √2 times a power of two on.
 _FROM_ROOT = np.uint64(0x3FF0000000000000 - 0x3FE6A09E667F3BCD)
-_TO_FLOAT = np.uint64(0x4330000000000000)  # the bits of 2^52; an integer as its fraction is added to that
+# the bits of 2^52; an integer as its fraction is added to that
+_TO_FLOAT = np.uint64(0x4330000000000000)
 _SIGN = np.uint64(63)
 _QUARTER = np.uint64(62)
 _EIGHTH = np.uint64(1 << 61)
@@ -41,7 +43,9 @@ def _log(u: Any) -> Any:
 def _sine(a: Any) -> Any:
     """Return sin a for |a| ≤ π/4, by Taylor's series."""
     y = a * a
-    series = ((1 / 355687428096000 * y - 1 / 1307674368000) * y + 1 / 6227020800) * y - 1 / 39916800
+    series = (
+        (1 / 355687428096000 * y - 1 / 1307674368000) * y + 1 / 6227020800
+    ) * y - 1 / 39916800
     series = (((series * y + 1 / 362880) * y - 1 / 5040) * y + 1 / 120) * y - 1 / 6
     return a + a * (series * y)
 
@@ -50,7 +54,9 @@ def _sine(a: Any) -> Any:
 def _cosine(a: Any) -> Any:
     """Return cos a for |a| ≤ π/4, by Taylor's series."""
     y = a * a
-    series = ((1 / 20922789888000 * y - 1 / 87178291200) * y + 1 / 479001600) * y - 1 / 3628800
+    series = (
+        (1 / 20922789888000 * y - 1 / 87178291200) * y + 1 / 479001600
+    ) * y - 1 / 3628800
     series = (((series * y + 1 / 40320) * y - 1 / 720) * y + 1 / 24) * y - 1 / 2
     return 1.0 + series * y
 
@@ -66,7 +72,11 @@ def box_muller_row(radii: Any, angles: Any, cosines: Any, sines: Any) -> None:
         u = np.uint64(radii[i] >> _UNUSED | _ONE).view(np.float64) - 1.0 + 2.0**-53
         radius = np.sqrt(-2 * _log(u))
         turned = angles[i] + _EIGHTH
-        place = np.uint64(turned << _TWO >> _UNUSED | _ONE).view(np.float64) - 1.5 + 2.0**-53
+        place = (
+            np.uint64(turned << _TWO >> _UNUSED | _ONE).view(np.float64)
+            - 1.5
+            + 2.0**-53
+        )
         a = place * (math.pi / 2)
         sine = radius * _sine(a)
         cosine = radius * _cosine(a)
@@ -83,7 +93,12 @@ def box_muller_rows(words: Any, numbers: Any) -> None:
     """Fill the rows of `numbers` from those of `words`: radii in the first half, angles in the second."""
     half = words.shape[1] // 2
     for row in range(words.shape[0]):
-        box_muller_row(words[row, :half], words[row, half:], numbers[row, :half], numbers[row, half:])
+        box_muller_row(
+            words[row, :half],
+            words[row, half:],
+            numbers[row, :half],
+            numbers[row, half:],
+        )
 
 
 @njit
@@ -103,7 +118,13 @@ def _products(x: Any, y: Any) -> Any:
 
 
 def draw_around(
-    directions: Any, along: Any, across: Any, words: Any, vectors: Any, first: int, to_length: bool
+    directions: Any,
+    along: Any,
+    across: Any,
+    words: Any,
+    vectors: Any,
+    first: int,
+    to_length: bool,
 ) -> None:
     """Set vectors[i] as `sstq.kernels.draw_around` defines it.
 
@@ -115,7 +136,12 @@ def draw_around(
     numbers = np.empty(2 * half)
     for row in range(words.shape[0]):
         radii_and_angles = words[row, first : first + 2 * half]
-        box_muller_row(radii_and_angles[:half], radii_and_angles[half:], numbers[:half], numbers[half:])
+        box_muller_row(
+            radii_and_angles[:half],
+            radii_and_angles[half:],
+            numbers[:half],
+            numbers[half:],
+        )
         u = directions[row]
         used = numbers[: dim - 1]
         square, product = _products(used, u[1:])

@@ -131,7 +131,14 @@ def _place_of(scores: Any, last: int, wants_inside: bool, rank: int) -> int:
 
 @njit
 def _mix(
-    x: Any, scale: float, length: float, sign: float, first_signs: Any, later_signs: Any, bits: int, scores: Any
+    x: Any,
+    scale: float,
+    length: float,
+    sign: float,
+    first_signs: Any,
+    later_signs: Any,
+    bits: int,
+    scores: Any,
 ) -> None:
     """Write U x·sign·scale/length, up to a positive constant, to scores; e₁ stands for x if its length is 0."""
     factor = sign / length if length > 0 else 0.0

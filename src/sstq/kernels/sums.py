@@ -28,7 +28,14 @@ def add_messages(state: Any, index: Any, code: Any, increments: Any) -> None:
         state[row, 3] = d
 
 
-def add_vectors(state: Any, vectors: Any, unit: float, limit: float, value_factor: float, square_factor: float) -> bool:
+def add_vectors(
+    state: Any,
+    vectors: Any,
+    unit: float,
+    limit: float,
+    value_factor: float,
+    square_factor: float,
+) -> bool:
     """Add each vector to sums of values, in two limbs, and of squares, in one limb or two.
 
     Returns False at the first number beyond limit·unit, or that is none; the state is of no use then.

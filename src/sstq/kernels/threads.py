@@ -16,7 +16,11 @@ _NUMBERS_AT_A_TIME = 1 << 21
 
 def core_count() -> int:
     """Return the number of cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return (
+        len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1
+    )
 
 
 def thread_count() -> int:
@@ -29,27 +33,36 @@ def thread_count() -> int:
     return int(setting)
 
 
-def run_in_chunks(work: Callable[[slice], object], rows: int, elements_per_row: int) -> None:
+def run_in_chunks(
+    work: Callable[[slice], object], rows: int, elements_per_row: int
+) -> None:
     """Call `work(rows_of_chunk)` for contiguous chunks that cover `rows`, in several threads where that pays.
 
     If a call raises, the error is raised here when all calls that have begun have ended.
     """
     worthwhile = rows * elements_per_row // MIN_ELEMENTS_A_THREAD
     # Asked last: looking up the cores and the environment takes longer than a small transform.
-    threads = 1 if rows <= 1 or worthwhile <= 1 else min(rows, worthwhile, thread_count())
+    threads = (
+        1 if rows <= 1 or worthwhile <= 1 else min(rows, worthwhile, thread_count())
+    )
     if threads == 1:
         work(slice(0, rows))
         return
     pool = ThreadPoolExecutor(threads, thread_name_prefix="sstq")
     try:
-        for done in [pool.submit(work, chunk) for chunk in _shrinking_chunks(rows, threads, elements_per_row)]:
+        for done in [
+            pool.submit(work, chunk)
+            for chunk in _shrinking_chunks(rows, threads, elements_per_row)
+        ]:
             done.result()
     finally:
         # Waits for what has begun: it writes into arrays of the caller.
         pool.shutdown(cancel_futures=True)
 
 
-def _shrinking_chunks(rows: int, threads: int, elements_per_row: int) -> Iterator[slice]:
+def _shrinking_chunks(
+    rows: int, threads: int, elements_per_row: int
+) -> Iterator[slice]:
     """Slices that cover the rows, each half of what is left for a thread, but worth a thread's while.
 
     Long ones first, so that there are few; short ones last, so that no thread waits long for a slower one.

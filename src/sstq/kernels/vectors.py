@@ -62,11 +62,20 @@ def _emits(result: Any, *kinds: Any) -> Callable[[Callable[..., Any]], Any]:
     def make(emit: Callable[..., Any]) -> Any:
         @wraps(emit)  # Numba reads the parameters by inspection
         def define(_typing: Any, *given: Any) -> Any:
-            signature = result(*(actual if kind is _ARRAY else kind for kind, actual in zip(kinds, given, strict=True)))
+            signature = result(
+                *(
+                    actual if kind is _ARRAY else kind
+                    for kind, actual in zip(kinds, given, strict=True)
+                )
+            )
 
-            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            def generate(
+                context: Any, builder: Any, signature: Any, arguments: Any
+            ) -> Any:
                 values = [
-                    make_array(kind)(context, builder, value=value).data if isinstance(kind, types.Array) else value
+                    make_array(kind)(context, builder, value=value).data
+                    if isinstance(kind, types.Array)
+                    else value
                     for kind, value in zip(signature.args, arguments, strict=True)
                 ]
                 returned = emit(builder, *values)
@@ -86,7 +95,9 @@ def _of_radix(*kinds: Any) -> Callable[[Callable[..., Any]], Any]:
         @wraps(emit)
         def choose(builder: Any, bits: Any, *arguments: Any) -> None:
             for radix_bits in range(MAX_RADIX_BITS + 1):
-                with builder.if_then(builder.icmp_signed("==", bits, ir.Constant(_INDEX, radix_bits))):
+                with builder.if_then(
+                    builder.icmp_signed("==", bits, ir.Constant(_INDEX, radix_bits))
+                ):
                     emit(builder, 1 << radix_bits, *arguments)
 
         return _emits(types.void, _PLACE, *kinds)(choose)
@@ -97,14 +108,21 @@ def _of_radix(*kinds: Any) -> Callable[[Callable[..., Any]], Any]:
 def _column(builder: Any, data: Any, offset: Any, stride: Any, count: int) -> list[Any]:
     """Emit the addresses of data[offset + k·stride], k < count."""
     first = builder.gep(data, [offset])
-    return [builder.gep(first, [builder.mul(stride, ir.Constant(_INDEX, k))]) for k in range(count)]
+    return [
+        builder.gep(first, [builder.mul(stride, ir.Constant(_INDEX, k))])
+        for k in range(count)
+    ]
 
 
-def _as_vector(builder: Any, pointer: Any, count: int = VECTOR_WIDTH) -> tuple[Any, int]:
+def _as_vector(
+    builder: Any, pointer: Any, count: int = VECTOR_WIDTH
+) -> tuple[Any, int]:
     """Emit the address of a vector that starts at a number; and its alignment: rows may start at any number."""
     number = pointer.type.pointee
     vector = ir.VectorType(number, count)
-    return builder.bitcast(pointer, vector.as_pointer()), 4 if number == ir.FloatType() else 8
+    return builder.bitcast(
+        pointer, vector.as_pointer()
+    ), 4 if number == ir.FloatType() else 8
 
 
 def _load(builder: Any, pointer: Any, count: int = VECTOR_WIDTH) -> Any:
@@ -120,13 +138,19 @@ def _store(builder: Any, vector: Any, pointer: Any) -> None:
 def _shuffle(builder: Any, vector: Any, lanes: list[int]) -> Any:
     """Emit the vector of those lanes of another."""
     chosen = ir.Constant(ir.VectorType(_LANE, len(lanes)), lanes)
-    return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), chosen)
+    return builder.shuffle_vector(
+        vector, ir.Constant(vector.type, ir.Undefined), chosen
+    )
 
 
 def _splat(builder: Any, scalar: Any, count: int = VECTOR_WIDTH) -> Any:
     """Emit a vector with `scalar` in every lane."""
     empty = ir.Constant(ir.VectorType(scalar.type, count), ir.Undefined)
-    return _shuffle(builder, builder.insert_element(empty, scalar, ir.Constant(_LANE, 0)), [0] * count)
+    return _shuffle(
+        builder,
+        builder.insert_element(empty, scalar, ir.Constant(_LANE, 0)),
+        [0] * count,
+    )
 
 
 def _clip(builder: Any, vector: Any, low: Any, high: Any) -> Any:
@@ -154,18 +178,33 @@ def _butterfly_inside(builder: Any, vector: Any) -> Any:
     """Emit the Hadamard transform of the lanes of one vector: lane i becomes lane[i ^ half] ± lane[i]."""
     half = 1
     while half < VECTOR_WIDTH:
-        signs = ir.Constant(vector.type, [-1.0 if lane & half else 1.0 for lane in range(VECTOR_WIDTH)])
-        swapped = _shuffle(builder, vector, [lane ^ half for lane in range(VECTOR_WIDTH)])
-        vector = builder.fadd(swapped, builder.fmul(vector, signs, flags=_FUSED), flags=_FUSED)
+        signs = ir.Constant(
+            vector.type, [-1.0 if lane & half else 1.0 for lane in range(VECTOR_WIDTH)]
+        )
+        swapped = _shuffle(
+            builder, vector, [lane ^ half for lane in range(VECTOR_WIDTH)]
+        )
+        vector = builder.fadd(
+            swapped, builder.fmul(vector, signs, flags=_FUSED), flags=_FUSED
+        )
         half *= 2
     return vector
 
 
-def _emit_pass(builder: Any, sources: list[Any], targets: list[Any], middle: Callable[..., Any] | None = None) -> None:
+def _emit_pass(
+    builder: Any,
+    sources: list[Any],
+    targets: list[Any],
+    middle: Callable[..., Any] | None = None,
+) -> None:
     """Emit the pass of the module's docstring; middle(k, vector) returns the replacement of a column's k-th vector."""
-    vectors = _butterfly_across(builder, [_load(builder, pointer) for pointer in sources])
+    vectors = _butterfly_across(
+        builder, [_load(builder, pointer) for pointer in sources]
+    )
     if middle is not None:
-        vectors = _butterfly_across(builder, [middle(k, vector) for k, vector in enumerate(vectors)])
+        vectors = _butterfly_across(
+            builder, [middle(k, vector) for k, vector in enumerate(vectors)]
+        )
     for vector, pointer in zip(vectors, targets, strict=True):
         _store(builder, vector, pointer)
 
@@ -180,21 +219,47 @@ def transform_vector(builder: Any, x: Any, offset: Any) -> None:
 @_emits(types.void, _ARRAY, _PLACE)
 def transform_base(builder: Any, x: Any, offset: Any) -> None:
     """Hadamard transform of the BASE_SIZE floats from x[offset], in place."""
-    pointers = _column(builder, x, offset, ir.Constant(_INDEX, VECTOR_WIDTH), 1 << MAX_RADIX_BITS)
-    vectors = [_butterfly_inside(builder, _load(builder, pointer)) for pointer in pointers]
-    for vector, pointer in zip(_butterfly_across(builder, vectors), pointers, strict=True):
+    pointers = _column(
+        builder, x, offset, ir.Constant(_INDEX, VECTOR_WIDTH), 1 << MAX_RADIX_BITS
+    )
+    vectors = [
+        _butterfly_inside(builder, _load(builder, pointer)) for pointer in pointers
+    ]
+    for vector, pointer in zip(
+        _butterfly_across(builder, vectors), pointers, strict=True
+    ):
         _store(builder, vector, pointer)
 
 
 @_of_radix(_ARRAY, _PLACE, _PLACE, _ARRAY, _PLACE, _PLACE)
-def butterfly(builder: Any, count: int, x: Any, offset: Any, stride: Any, y: Any, y_offset: Any, y_stride: Any) -> None:
+def butterfly(
+    builder: Any,
+    count: int,
+    x: Any,
+    offset: Any,
+    stride: Any,
+    y: Any,
+    y_offset: Any,
+    y_stride: Any,
+) -> None:
     """Butterfly of one column of x, stored to a column of y (which may be the same)."""
-    _emit_pass(builder, _column(builder, x, offset, stride, count), _column(builder, y, y_offset, y_stride, count))
+    _emit_pass(
+        builder,
+        _column(builder, x, offset, stride, count),
+        _column(builder, y, y_offset, y_stride, count),
+    )
 
 
 @_of_radix(_ARRAY, _PLACE, _PLACE, _ARRAY, _PLACE, _PLACE)
 def masked(
-    builder: Any, count: int, x: Any, offset: Any, stride: Any, mask: Any, mask_offset: Any, mask_stride: Any
+    builder: Any,
+    count: int,
+    x: Any,
+    offset: Any,
+    stride: Any,
+    mask: Any,
+    mask_offset: Any,
+    mask_stride: Any,
 ) -> None:
     """Butterfly of one column, zero where the mask's bit is 0, butterfly again; a word of bits per vector."""
     pointers = _column(builder, x, offset, stride, count)
@@ -232,7 +297,9 @@ def clipped(
     pointers = _column(builder, a, offset, stride, count)
     t_pointers = _column(builder, t, t_offset, stride, count)
     sum_pointers = _column(builder, sums, lane, ir.Constant(_INDEX, SUM_LANES), 3)
-    scale, rate, cap, box = (_splat(builder, builder.extract_value(factors, k)) for k in range(4))
+    scale, rate, cap, box = (
+        _splat(builder, builder.extract_value(factors, k)) for k in range(4)
+    )
     minus_cap = builder.fneg(cap)
     minus_box = builder.fneg(box)
     totals = [_load(builder, pointer) for pointer in sum_pointers]
@@ -244,7 +311,9 @@ def clipped(
         _store(builder, new, t_pointers[k])
         taken = builder.fsub(new, old)
         # Nothing is fused: other languages could not do the same.
-        for place, (left, right) in enumerate(((vector, vector), (vector, taken), (taken, taken))):
+        for place, (left, right) in enumerate(
+            ((vector, vector), (vector, taken), (taken, taken))
+        ):
             totals[place] = builder.fadd(totals[place], builder.fmul(left, right))
         return builder.fsub(builder.fmul(vector, scale), taken)
 
@@ -259,12 +328,16 @@ def add_squares(builder: Any, x: Any, count: Any, scale: Any, sums: Any) -> None
     scales = _splat(builder, scale, _SQUARE_LANES)
     total = cgutils.alloca_once_value(builder, _load(builder, sums, _SQUARE_LANES))
     with cgutils.for_range(builder, count) as loop:
-        pointer = builder.gep(x, [builder.mul(loop.index, ir.Constant(_INDEX, _SQUARE_LANES))])
+        pointer = builder.gep(
+            x, [builder.mul(loop.index, ir.Constant(_INDEX, _SQUARE_LANES))]
+        )
         vector = _load(builder, pointer, _SQUARE_LANES)
         if vector.type != _DOUBLES:
             vector = builder.fpext(vector, _DOUBLES)
         scaled = builder.fmul(scales, vector)
-        builder.store(builder.fadd(builder.load(total), builder.fmul(scaled, scaled)), total)
+        builder.store(
+            builder.fadd(builder.load(total), builder.fmul(scaled, scaled)), total
+        )
     _store(builder, builder.load(total), sums)
 
 

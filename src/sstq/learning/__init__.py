@@ -28,7 +28,11 @@ __all__ = [
     "encode",
 ]
 
-_OF_SERVERS = {"LearningReport": "report", "PrivateClassifier": "classifier", "PrivateRegression": "regression"}
+_OF_SERVERS = {
+    "LearningReport": "report",
+    "PrivateClassifier": "classifier",
+    "PrivateRegression": "regression",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -38,7 +42,9 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(f"sstq.learning.{_OF_SERVERS[name]}"), name)
     except ImportError as error:
-        raise ImportError("private estimators need scikit-learn 1.6 or later: pip install 'sstq[learning]'") from error
+        raise ImportError(
+            "private estimators need scikit-learn 1.6 or later: pip install 'sstq[learning]'"
+        ) from error
 
 
 def __dir__() -> list[str]:

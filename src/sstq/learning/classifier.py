@@ -18,9 +18,28 @@ from sstq.accounting.bounds import furthest
 from sstq.aggregation import Estimate
 from sstq.checks import check_argument, check_number, check_option
 from sstq.learning.cohorts import CohortEstimator, Rng, generator_of
-from sstq.learning.directions import Basis, Weighted, energy_profile, fixed_basis, public_basis
-from sstq.learning.discriminant import ClassSums, Discriminant, Form, pooled_sums, shrunk_shares
-from sstq.learning.features import FeatureMap, Floats, apply_features, listed_ranges, scaled_columns, unit_rows
+from sstq.learning.directions import (
+    Basis,
+    Weighted,
+    energy_profile,
+    fixed_basis,
+    public_basis,
+)
+from sstq.learning.discriminant import (
+    ClassSums,
+    Discriminant,
+    Form,
+    pooled_sums,
+    shrunk_shares,
+)
+from sstq.learning.features import (
+    FeatureMap,
+    Floats,
+    apply_features,
+    listed_ranges,
+    scaled_columns,
+    unit_rows,
+)
 from sstq.learning.questions import Question
 from sstq.learning.report import (
     LearningReport,
@@ -135,33 +154,47 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         unknown = np.flatnonzero(~np.isin(y, self.classes_))
         if len(unknown):
             got = f"got {y[unknown[0]].item()!r} in row {unknown[0]}"
-            raise ValueError(f"y must be among the classes {self.classes_.tolist()}, {got}")
+            raise ValueError(
+                f"y must be among the classes {self.classes_.tolist()}, {got}"
+            )
         sizes = self.cohort_sizes(len(X))
         mapped = apply_features(self._map, X)
         self._width = mapped.shape[1]
         self._teach(mapped, y, rng, sizes)
         return self
 
-    def _answers(self, question: Question, mapped: Floats, y: NDArray[Any], rng: Rng) -> Estimate:
+    def _answers(
+        self, question: Question, mapped: Floats, y: NDArray[Any], rng: Rng
+    ) -> Estimate:
         if self.trust == "local":
             return super()._answers(question, mapped, y, rng)
         mixed = question.encode(mapped, y, rng).shuffled(self.messages, rng)
         return question.mechanism.aggregator().update(mixed).mean()
 
-    def _begin(self, labels: ArrayLike | None = None, columns: int | None = None) -> None:
+    def _begin(
+        self, labels: ArrayLike | None = None, columns: int | None = None
+    ) -> None:
         classes = labels if self.classes is None else self.classes
         if classes is None:
-            raise ValueError("classes must be given, got None: the server does not see labels")
+            raise ValueError(
+                "classes must be given, got None: the server does not see labels"
+            )
         self.classes_ = np.unique(np.asarray(classes))
         if len(self.classes_) < 2 or len(self.classes_) != len(np.asarray(classes)):
-            raise ValueError(f"classes must be at least 2 different labels, got {len(self.classes_)} class")
+            raise ValueError(
+                f"classes must be at least 2 different labels, got {len(self.classes_)} class"
+            )
         check_argument("epsilon", self.epsilon)
         check_argument("messages", self.messages)
-        shuffled = check_option("trust", self.trust, ("local", "shuffler")) == "shuffler"
+        shuffled = (
+            check_option("trust", self.trust, ("local", "shuffler")) == "shuffler"
+        )
         if shuffled:
             check_number("delta", self.delta, 1e-15, 0.1)
         elif self.messages > 1:
-            raise ValueError(f"messages must be 1 unless trust='shuffler', got {self.messages}: their ε would add up")
+            raise ValueError(
+                f"messages must be 1 unless trust='shuffler', got {self.messages}: their ε would add up"
+            )
         check_number("check_people", self.check_people, 0, 0.5)
         self._begin_features(columns)
         self._known_basis: Basis | None = None
@@ -174,11 +207,18 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         """Take the given feature map, or scale the columns of a table."""
         self._ranges = None
         if self.features is None:
-            self._ranges = listed_ranges(self.bounds, self.public, columns, getattr(self, "feature_names_in_", None))
+            self._ranges = listed_ranges(
+                self.bounds,
+                self.public,
+                columns,
+                getattr(self, "feature_names_in_", None),
+            )
             self._map = scaled_columns(self._ranges, self.public)
             return
         if isinstance(self.features, str):
-            raise ValueError(f"features must be None, a callable or a fitted transformer, got {self.features!r}")
+            raise ValueError(
+                f"features must be None, a callable or a fitted transformer, got {self.features!r}"
+            )
         if self.bounds is not None:
             raise ValueError("bounds must be left out: features have a scale already")
         self._map = self.features
@@ -186,7 +226,11 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
     @property
     def _cohorts(self) -> dict[str, float]:
         shares = {} if self.public is not None else {"centre": _CENTRE_PEOPLE}
-        judges = {cohort: part * self.check_people for cohort, part in _JUDGES.items()} if self.check_people else {}
+        judges = (
+            {cohort: part * self.check_people for cohort, part in _JUDGES.items()}
+            if self.check_people
+            else {}
+        )
         left = 1 - sum(shares.values()) - _PILOT_PEOPLE - sum(judges.values())
         return {**shares, "pilot": _PILOT_PEOPLE, "main": left, **judges}
 
@@ -200,11 +244,16 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         weights = self.weights
         left = round(sum(weights.values()), 9)
         people = check_argument("people", people, of="clients")
-        sizes = {cohort: max(1, round(share * people / left)) for cohort, share in weights.items()}
+        sizes = {
+            cohort: max(1, round(share * people / left))
+            for cohort, share in weights.items()
+        }
         if "main" in sizes:
             sizes["main"] += people - sum(sizes.values())
             if sizes["main"] < 1:
-                raise ValueError(f"X must have at least {len(sizes)} samples, one per cohort, got {people} sample")
+                raise ValueError(
+                    f"X must have at least {len(sizes)} samples, one per cohort, got {people} sample"
+                )
         return sizes
 
     # --- the question for each cohort
@@ -216,15 +265,29 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
                 raise ValueError(
                     "pass public=examples: without them the feature map must tell its number of features, width"
                 )
-            return Question("centre", self._vectors(width, people, seed), features=self._map)
+            return Question(
+                "centre", self._vectors(width, people, seed), features=self._map
+            )
         if cohort in ("pilot", "main"):
             return self._class_question(cohort, people, seed)
         if cohort == "check":
-            forms = [(form.coef, form.intercept) for form in self._discriminants.values()]
-            return replace(self._main, kind="check", mechanism=self._outcomes(2 ** len(forms), people), scores=forms)
+            forms = [
+                (form.coef, form.intercept) for form in self._discriminants.values()
+            ]
+            return replace(
+                self._main,
+                kind="check",
+                mechanism=self._outcomes(2 ** len(forms), people),
+                scores=forms,
+            )
         scores = [(self.coef_, self.intercept_)]
         if cohort == "accuracy":
-            return replace(self._main, kind="check", mechanism=self._outcomes(2, people), scores=scores)
+            return replace(
+                self._main,
+                kind="check",
+                mechanism=self._outcomes(2, people),
+                scores=scores,
+            )
         mechanism = self._outcomes(2 * len(self.classes_), people)
         return replace(self._main, kind="recall", mechanism=mechanism, scores=scores)
 
@@ -232,29 +295,53 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         features = self._map
         groups = len(self.classes_)
         # The pilot is asked along the directions that all people would be asked along.
-        everybody = people if cohort == "main" else max(1, round(people / _PILOT_PEOPLE))
+        everybody = (
+            people if cohort == "main" else max(1, round(people / _PILOT_PEOPLE))
+        )
         usual = self._vectors(_USUAL_DIRECTIONS, everybody, 0, groups)
         noise = groups * self._noise(usual, everybody) / _USUAL_DIRECTIONS
         level = self._pilot.level(self._basis.decay) if cohort == "main" else 1.0
         rows = self._basis.worth(noise, level)
         mechanism = self._vectors(len(rows), people, seed, groups)
-        return Question("classes", mechanism, rows, self._basis.centre, features, self.classes_.tolist())
+        return Question(
+            "classes",
+            mechanism,
+            rows,
+            self._basis.centre,
+            features,
+            self.classes_.tolist(),
+        )
 
     @property
     def _basis(self) -> Basis:
         """The directions of public examples, unless the first cohort told the centre."""
         if self._known_basis is None:
-            self._known_basis = public_basis(apply_features(self._map, cast(ArrayLike, self.public)))
+            self._known_basis = public_basis(
+                apply_features(self._map, cast(ArrayLike, self.public))
+            )
         return self._known_basis
 
-    def _vectors(self, dim: int, people: int, seed: int, groups: int | None = None) -> Any:
+    def _vectors(
+        self, dim: int, people: int, seed: int, groups: int | None = None
+    ) -> Any:
         """The mechanism of vectors, with private groups or without; behind a shuffler it chooses the blocks."""
         if self.trust == "shuffler":
-            options: dict[str, Any] = {"messages": self.messages, "groups": groups, "frame_seed": seed}
+            options: dict[str, Any] = {
+                "messages": self.messages,
+                "groups": groups,
+                "frame_seed": seed,
+            }
             return shuffled_mechanism(dim, self.epsilon, self.delta, people, **options)
         if groups is None:
             return FrameUnit(dim, self.epsilon, clients=people, frame_seed=seed)
-        return GroupUnit(dim, self.epsilon, groups=groups, clients=people, blocks=self.blocks, frame_seed=seed)
+        return GroupUnit(
+            dim,
+            self.epsilon,
+            groups=groups,
+            clients=people,
+            blocks=self.blocks,
+            frame_seed=seed,
+        )
 
     def _outcomes(self, categories: int, people: int) -> Frequencies:
         """The mechanism of one of some outcomes: behind a shuffler that of the largest local ε."""
@@ -267,7 +354,9 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         def private(local: float) -> bool:
             return shuffled_epsilon(asked(local), people, self.delta) <= self.epsilon
 
-        return asked(furthest(private, self.epsilon / self.messages, _MOST_EPSILON, _PRECISION))
+        return asked(
+            furthest(private, self.epsilon / self.messages, _MOST_EPSILON, _PRECISION)
+        )
 
     def _noise(self, mechanism: GroupUnit, people: int) -> float:
         """The expected squared error of class sums divided by the number of people; comparisons override this."""
@@ -294,14 +383,19 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
             # The people who chose the form predict nothing: of two forms the one that came out better is flattered.
             self._right.append(right_share(estimate))
             facts = predicted_accuracy(self._right)
-            self._sharpness = self._discriminants[known.form].sharpness(facts["predicted_accuracy"])
+            self._sharpness = self._discriminants[known.form].sharpness(
+                facts["predicted_accuracy"]
+            )
             if cohort == "classes":
                 facts["by_class"] = accuracy_by_class(estimate, self.classes_.tolist())
         self._report = replace(
             known,
             local_epsilon=max(known.local_epsilon, question.mechanism.bundle_epsilon),
             people={**known.people, cohort: people},
-            message_bits={**known.message_bits, cohort: question.mechanism.message_bits},
+            message_bits={
+                **known.message_bits,
+                cohort: question.mechanism.message_bits,
+            },
             **facts,
         )
         if self._discriminants:
@@ -320,17 +414,23 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         sums = estimate.value.reshape(len(self.classes_), -1)
         people = round(estimate.people)
         noise = self._noise(cast(GroupUnit, question.mechanism), people) / sums.size
-        return ClassSums(sums / weights, noise / weights**2, shrunk_shares(estimate), people)
+        return ClassSums(
+            sums / weights, noise / weights**2, shrunk_shares(estimate), people
+        )
 
     def _discriminate(self, main: ClassSums) -> dict[str, Any]:
         pooled = pooled_sums(self._pilot, main)
         sent = self._sent(self._main)
         if sent.examples is None:
-            self._discriminants = {"nearest": Discriminant.nearest(pooled, sent.weights)}
+            self._discriminants = {
+                "nearest": Discriminant.nearest(pooled, sent.weights)
+            }
         else:
             decay = _SHRINKAGE_DECAY * self._basis.decay
             energies = energy_profile(len(sent.rows), decay, pooled.level(decay))
-            self._discriminants = Discriminant.forms(pooled, sent.weights, energies, sent.examples)
+            self._discriminants = Discriminant.forms(
+                pooled, sent.weights, energies, sent.examples
+            )
         form = next(iter(self._discriminants))
         majority = float(np.max(pooled.shares))
         return {"directions": len(sent.rows), "majority": majority, "form": form}
@@ -344,14 +444,30 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         """Tell how exactly the accuracy will be predicted."""
         people = check_argument("people", people, of="clients")
         if people < len(self.weights):
-            return StudyPlan(people, problem=f"each of {len(self.weights)} cohorts needs a person")
+            return StudyPlan(
+                people, problem=f"each of {len(self.weights)} cohorts needs a person"
+            )
         sizes = self.cohort_sizes(people)
         if not self.check_people:
-            return StudyPlan(people, sizes, of="check_people is 0: no accuracy is predicted")
+            return StudyPlan(
+                people, sizes, of="check_people is 0: no accuracy is predicted"
+            )
         judges = sizes["accuracy"]
-        error = math.sqrt(self._outcomes(2, judges).sets.rates.variance_at(0.5) / judges)
-        problem = "" if error < _MOST_ERROR else f"{judges} people are too few to tell its accuracy"
-        return StudyPlan(people, sizes, error, "the standard error of the predicted accuracy, at most", problem)
+        error = math.sqrt(
+            self._outcomes(2, judges).sets.rates.variance_at(0.5) / judges
+        )
+        problem = (
+            ""
+            if error < _MOST_ERROR
+            else f"{judges} people are too few to tell its accuracy"
+        )
+        return StudyPlan(
+            people,
+            sizes,
+            error,
+            "the standard error of the predicted accuracy, at most",
+            problem,
+        )
 
     # --- use
 
@@ -377,13 +493,21 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
     def _scores(self, X: ArrayLike) -> Floats:
         check_is_fitted(self, "report_")
         rows = unit_rows(apply_features(self.features_, self._known_rows(X)))
-        return self._discriminants[self.report_.form].scores(self._main.unit_features(rows))
+        return self._discriminants[self.report_.form].scores(
+            self._main.unit_features(rows)
+        )
 
-    def report(self, X: ArrayLike | None = None, y: ArrayLike | None = None) -> LearningReport:
+    def report(
+        self, X: ArrayLike | None = None, y: ArrayLike | None = None
+    ) -> LearningReport:
         """Return a report; with labelled examples, which only a simulation has, including the true accuracy."""
         check_is_fitted(self, "report_")
         known: LearningReport = self.report_
         if X is None:
             return known
         true = float(self.score(X, y))
-        return replace(known, true_accuracy=true, true_stderr=math.sqrt(true * (1 - true) / len(np.asarray(y))))
+        return replace(
+            known,
+            true_accuracy=true,
+            true_stderr=math.sqrt(true * (1 - true) / len(np.asarray(y))),
+        )

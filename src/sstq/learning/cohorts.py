@@ -13,7 +13,12 @@ from sklearn.utils.validation import validate_data
 
 from sstq.aggregation import Aggregator, Estimate
 from sstq.inputs.plain_numbers import plain_numbers
-from sstq.learning.features import FeatureMap, Floats, features_from_dict, features_to_dict
+from sstq.learning.features import (
+    FeatureMap,
+    Floats,
+    features_from_dict,
+    features_to_dict,
+)
 from sstq.learning.questions import Question
 from sstq.mechanisms import FrameUnit, Frequencies, GroupUnit
 from sstq.mechanisms.frequencies import FrequencyEstimate
@@ -24,7 +29,11 @@ from sstq.studies.facts import estimate_from_dict, estimate_to_dict
 from sstq.studies.questions import require
 
 Rng = np.random.Generator | None
-_ESTIMATES: dict[type, type[Estimate]] = {FrameUnit: Estimate, GroupUnit: GroupEstimate, Frequencies: FrequencyEstimate}
+_ESTIMATES: dict[type, type[Estimate]] = {
+    FrameUnit: Estimate,
+    GroupUnit: GroupEstimate,
+    Frequencies: FrequencyEstimate,
+}
 
 
 def generator_of(random_state: Any) -> Rng:
@@ -33,8 +42,14 @@ def generator_of(random_state: Any) -> Rng:
         return random_state
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(0, 2**31, size=4))
-    if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer) or random_state < 0:
-        raise ValueError(f"random_state must be None, an integer ≥ 0 or a generator, got {random_state!r}")
+    if (
+        isinstance(random_state, bool)
+        or not isinstance(random_state, int | np.integer)
+        or random_state < 0
+    ):
+        raise ValueError(
+            f"random_state must be None, an integer ≥ 0 or a generator, got {random_state!r}"
+        )
     return np.random.default_rng(int(random_state))
 
 
@@ -87,7 +102,11 @@ class CohortEstimator(BaseEstimator, Study):  # type: ignore[misc]
     @classmethod
     def options_from_dict(cls, options: dict[str, Any]) -> dict[str, Any]:
         """Return the parameters."""
-        return options | ({"features": features_from_dict(options["features"])} if "features" in options else {})
+        return options | (
+            {"features": features_from_dict(options["features"])}
+            if "features" in options
+            else {}
+        )
 
     @property
     def weights(self) -> dict[str, float]:
@@ -99,10 +118,19 @@ class CohortEstimator(BaseEstimator, Study):  # type: ignore[misc]
         """Return the question for a cohort; public seeds follow from `random_state`, or from the study's name."""
         rng = self._simulation or generator_of(self.random_state)
         if rng is None:
-            return self._question(cohort, people, mix_seed(int(self.identifier[:15], 16), len(self.learned)))
+            return self._question(
+                cohort,
+                people,
+                mix_seed(int(self.identifier[:15], 16), len(self.learned)),
+            )
         return self._question(cohort, people, int(rng.integers(2**63)))
 
-    def take(self, cohort: str, question: Any, aggregator: Aggregator[Estimate]) -> dict[str, Any]:  # noqa: ARG002
+    def take(
+        self,
+        cohort: str,  # noqa: ARG002
+        question: Any,
+        aggregator: Aggregator[Estimate],
+    ) -> dict[str, Any]:
         """Keep the question and the estimate."""
         return _facts(question, aggregator.mean())
 
@@ -114,27 +142,45 @@ class CohortEstimator(BaseEstimator, Study):  # type: ignore[misc]
 
     # --- a simulation
 
-    def _teach(self, mapped: Floats, y: NDArray[Any], rng: Rng, sizes: Mapping[str, int]) -> None:
+    def _teach(
+        self, mapped: Floats, y: NDArray[Any], rng: Rng, sizes: Mapping[str, int]
+    ) -> None:
         """Ask every cohort that has people, who are drawn at random; their features are computed already."""
         self.__dict__.pop("_state", None)  # `fit` starts again
         self._simulation = rng or np.random.default_rng()
         order = self._simulation.permutation(len(mapped))
-        parts = dict(zip(sizes, np.split(order, np.cumsum(list(sizes.values()))[:-1]), strict=True))
+        parts = dict(
+            zip(
+                sizes,
+                np.split(order, np.cumsum(list(sizes.values()))[:-1]),
+                strict=True,
+            )
+        )
         for part in filter(len, map(parts.__getitem__, self.cohorts_left)):
             self._ask(len(part))
-            estimate = self._answers(replace(self.asked, features=None), mapped[part], y[part], rng)
+            estimate = self._answers(
+                replace(self.asked, features=None), mapped[part], y[part], rng
+            )
             self._keep(_facts(self.asked, estimate))
         del self._simulation
 
-    def _answers(self, question: Question, mapped: Floats, y: NDArray[Any], rng: Rng) -> Estimate:
+    def _answers(
+        self, question: Question, mapped: Floats, y: NDArray[Any], rng: Rng
+    ) -> Estimate:
         """What the server learns from a cohort; comparisons override this."""
-        return question.mechanism.aggregator().update(question.encode(mapped, y, rng)).mean()
+        return (
+            question.mechanism.aggregator()
+            .update(question.encode(mapped, y, rng))
+            .mean()
+        )
 
     def _known_rows(self, X: ArrayLike) -> ArrayLike:
         """Examples to predict, checked against those of `fit`; a deployment has seen none."""
         if not hasattr(self, "n_features_in_"):
             return X
-        checked: ArrayLike = validate_data(self, X, reset=False, allow_nd=True, dtype="numeric")
+        checked: ArrayLike = validate_data(
+            self, X, reset=False, allow_nd=True, dtype="numeric"
+        )
         return checked
 
 
@@ -146,9 +192,15 @@ def _as_json(name: str, value: Any) -> Any:
     """A parameter as JSON values."""
     if name == "features" and value is not None:
         described = features_to_dict(value)
-        require(described is not None, f"features must be a built-in map in a study that is saved, got {value!r}")
+        require(
+            described is not None,
+            f"features must be a built-in map in a study that is saved, got {value!r}",
+        )
         return described
     if value is None or isinstance(value, int | float | str):
         return value
-    require(name != "random_state", f"random_state must be None or an integer in a study that is saved, got {value!r}")
+    require(
+        name != "random_state",
+        f"random_state must be None or an integer in a study that is saved, got {value!r}",
+    )
     return value.tolist() if name == "classes" else plain_numbers(value).tolist()

@@ -83,20 +83,30 @@ class Basis:
             return Weighted(rows, roots, None)
         along = self.public[:, :count] * roots
         examples = unit_rows(along)
-        return Weighted(rows, float(np.sum(examples * along) / np.sum(along * along)) * roots, examples)
+        return Weighted(
+            rows,
+            float(np.sum(examples * along) / np.sum(along * along)) * roots,
+            examples,
+        )
 
 
 def public_basis(mapped: Floats) -> Basis:
     """The principal directions of public features, at most a fifth as many as there are examples."""
     if len(mapped) < _LEAST_PUBLIC:
-        raise ValueError(f"public must have at least {_LEAST_PUBLIC} examples, got {len(mapped)}: pass more or none")
+        raise ValueError(
+            f"public must have at least {_LEAST_PUBLIC} examples, got {len(mapped)}: pass more or none"
+        )
     examples = unit_rows(mapped)
     centre = examples.mean(axis=0)
     _, lengths, rows = np.linalg.svd(examples - centre, full_matrices=False)
     spread = lengths / math.sqrt(len(examples))
-    kept = min(len(mapped) // _EXAMPLES_PER_DIRECTION, int(np.sum(spread > _LEAST_SPREAD)))
+    kept = min(
+        len(mapped) // _EXAMPLES_PER_DIRECTION, int(np.sum(spread > _LEAST_SPREAD))
+    )
     if not kept:
-        raise ValueError(f"public must be distinct examples, got {len(mapped)} in one direction")
+        raise ValueError(
+            f"public must be distinct examples, got {len(mapped)} in one direction"
+        )
     rows = rows[:kept] / spread[:kept, None]
     return Basis(rows, _PRINCIPAL_DECAY, centre, (examples - centre) @ rows.T)
 
@@ -106,7 +116,9 @@ def fixed_basis(features: FeatureMap, centre: Floats) -> Basis:
     if not hasattr(features, "cosines"):
         return Basis(np.eye(len(centre)), _PLAIN_DECAY, centre)
     rows, frequency = features.cosines()
-    return Basis(rows * (1 + frequency[:, None]) ** _COSINE_SPREAD, _COSINE_DECAY, centre)
+    return Basis(
+        rows * (1 + frequency[:, None]) ** _COSINE_SPREAD, _COSINE_DECAY, centre
+    )
 
 
 def energy_profile(count: int, decay: float, level: float = 1.0) -> Floats:
@@ -131,7 +143,9 @@ def energy_level(energies: Floats, noises: Floats, groups: int, decay: float) ->
     An observed energy is about (A/j^decay + noise_j)·χ²/groups with `groups` degrees of freedom. Log A is taken as
     normal around 0 beforehand, which decides if the noise is too large.
     """
-    expected = energy_profile(len(energies), decay)[None] * _LEVELS[:, None] + noises[None]
+    expected = (
+        energy_profile(len(energies), decay)[None] * _LEVELS[:, None] + noises[None]
+    )
     cost = groups / 2 * np.sum(np.log(expected) + energies[None] / expected, axis=1)
     cost += (np.log(_LEVELS) / _LOG_SPREAD) ** 2 / 2
     return float(_LEVELS[np.argmin(cost)])

@@ -76,7 +76,12 @@ def pooled_sums(first: ClassSums, second: ClassSums) -> ClassSums:
     padded[:, :count] = first.sums[:, :count]
     people = first.people + second.people
     shares = (first.shares * first.people + second.shares * second.people) / people
-    return ClassSums((padded * one + second.sums * two) / (one + two), 1 / (one + two), shares, people)
+    return ClassSums(
+        (padded * one + second.sums * two) / (one + two),
+        1 / (one + two),
+        shares,
+        people,
+    )
 
 
 @dataclass(frozen=True)
@@ -110,16 +115,24 @@ class Discriminant:
         centred = pooled.centred * weights
         shares = np.maximum(pooled.shares, _LEAST_SHARE / groups)
         intercept = pooled.shares - size / 2 * np.sum(centred**2, axis=1) / shares
-        return cls(size * centred, intercept, _normal_examples(pooled.shares, centred / shares[:, None]))
+        return cls(
+            size * centred,
+            intercept,
+            _normal_examples(pooled.shares, centred / shares[:, None]),
+        )
 
     @classmethod
-    def forms(cls, pooled: ClassSums, weights: Floats, energies: Floats, public: Floats) -> dict[Form, Discriminant]:
+    def forms(
+        cls, pooled: ClassSums, weights: Floats, energies: Floats, public: Floats
+    ) -> dict[Form, Discriminant]:
         """Both forms, from the energies of the directions, (p,), and the unit features of public examples, (n, p)."""
         groups, size = pooled.sums.shape
         centred = pooled.centred * weights
         noise = pooled.noise * weights**2
         covariance = public.T @ public / len(public)
-        ridge = np.diag(groups**2 * noise / energies + _RIDGE * np.trace(covariance) / size)
+        ridge = np.diag(
+            groups**2 * noise / energies + _RIDGE * np.trace(covariance) / size
+        )
         inverse = np.linalg.inv(covariance + ridge).astype(np.float64)
         fisher, constants = _canonical(pooled.shares, centred, noise, inverse)
         coefs: dict[Form, tuple[Floats, Floats]] = {
@@ -127,7 +140,10 @@ class Discriminant:
             "fisher": (fisher, constants),
         }
         middle = public.mean(axis=0)
-        return {form: cls(coef, constant - coef @ middle, public) for form, (coef, constant) in coefs.items()}
+        return {
+            form: cls(coef, constant - coef @ middle, public)
+            for form, (coef, constant) in coefs.items()
+        }
 
     def scores(self, rows: Floats) -> Floats:
         """The scores of unit features, (n, groups)."""
@@ -141,24 +157,32 @@ class Discriminant:
         scores = self.scores(self.examples)
         factors = np.geomspace(1e-3, 1e3, 4096)
         place = bisect_left(
-            factors[:-1], accuracy, key=lambda factor: softmax(factor * scores, axis=1).max(axis=1).mean()
+            factors[:-1],
+            accuracy,
+            key=lambda factor: softmax(factor * scores, axis=1).max(axis=1).mean(),
         )
         return float(factors[place])
 
 
-def _canonical(shares: Floats, centred: Floats, noise: Floats, inverse: Floats) -> tuple[Floats, Floats]:
+def _canonical(
+    shares: Floats, centred: Floats, noise: Floats, inverse: Floats
+) -> tuple[Floats, Floats]:
     """Coefficients, (groups, p), and constants, (groups,), of Fisher's discriminant."""
     shares = np.maximum(shares, _LEAST_SHARE / len(shares))
     shares = shares / shares.sum()
     # By James and Stein: the part of a class sum's squared length that its noise does not explain.
     lengths = np.einsum("kp,pq,kq->k", centred, inverse, centred)
     of_noise = float(np.diag(inverse) @ noise) * (1 - shares)
-    kept = np.maximum(0.0, 1 - of_noise / np.maximum(lengths, np.finfo(np.float64).tiny))
+    kept = np.maximum(
+        0.0, 1 - of_noise / np.maximum(lengths, np.finfo(np.float64).tiny)
+    )
     scaled = (centred * (kept / np.sqrt(shares))[:, None]) @ inverse
     between = scaled @ (centred * (kept / np.sqrt(shares))[:, None]).T
     correlations, axes = np.linalg.eigh((between + between.T) / 2)
     axes = axes[:, correlations > _LEAST_CORRELATION]
-    correlations = np.minimum(correlations[correlations > _LEAST_CORRELATION], _MOST_CORRELATION)
+    correlations = np.minimum(
+        correlations[correlations > _LEAST_CORRELATION], _MOST_CORRELATION
+    )
     places = axes / np.sqrt(shares)[:, None]
     weights = 1 / (1 - correlations)
     constants = np.log(shares) - np.sum(weights * correlations * places**2, axis=1) / 2

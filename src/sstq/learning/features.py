@@ -72,15 +72,25 @@ class Columns:
     constant: int = 1
 
     def __post_init__(self) -> None:
-        for name, least in (("centre", -_LARGEST_COLUMN), ("spread", 1 / _LARGEST_COLUMN)):
+        for name, least in (
+            ("centre", -_LARGEST_COLUMN),
+            ("spread", 1 / _LARGEST_COLUMN),
+        ):
             values = getattr(self, name)
             if not isinstance(values, Sequence) or not values:
-                raise ValueError(f"{name} must be one number per column, got {values!r}")
-            checked = tuple(float(check_number(name, value, least, _LARGEST_COLUMN)) for value in values)
+                raise ValueError(
+                    f"{name} must be one number per column, got {values!r}"
+                )
+            checked = tuple(
+                float(check_number(name, value, least, _LARGEST_COLUMN))
+                for value in values
+            )
             object.__setattr__(self, name, checked)
         check_number("constant", self.constant, 0, 1, integer=True)
         if len(self.centre) != len(self.spread):
-            raise ValueError(f"spread must have as many numbers as centre, {len(self.centre)}, got {len(self.spread)}")
+            raise ValueError(
+                f"spread must have as many numbers as centre, {len(self.centre)}, got {len(self.spread)}"
+            )
 
     @property
     def width(self) -> int:
@@ -91,13 +101,19 @@ class Columns:
         """Compute the features of rows, (n, D + 1)."""
         rows = plain_numbers(X)
         if rows.ndim != 2 or rows.shape[1] != len(self.centre):
-            raise ValueError(f"X must have {len(self.centre)} columns, got an array of shape {rows.shape}")
+            raise ValueError(
+                f"X must have {len(self.centre)} columns, got an array of shape {rows.shape}"
+            )
         with np.errstate(all="ignore"):
             scaled = (rows.astype(np.float64) - self.centre) / self.spread
-        scaled = np.where(np.isnan(scaled), 0.0, np.clip(scaled, -_MOST_SPREADS, _MOST_SPREADS))
+        scaled = np.where(
+            np.isnan(scaled), 0.0, np.clip(scaled, -_MOST_SPREADS, _MOST_SPREADS)
+        )
         if not self.constant:
             return scaled
-        return np.column_stack([scaled, np.full(len(scaled), math.sqrt(len(self.centre)))])
+        return np.column_stack(
+            [scaled, np.full(len(scaled), math.sqrt(len(self.centre)))]
+        )
 
 
 @dataclass(frozen=True)
@@ -124,12 +140,19 @@ class GradientHistograms:
 
     def __post_init__(self) -> None:
         if not isinstance(self.shape, Sequence) or len(self.shape) not in (2, 3):
-            raise ValueError(f"shape must be (rows, columns) or (channels, rows, columns), got {self.shape!r}")
-        shape = tuple(check_number("shape", side, 1, _LARGEST_SIDE, integer=True) for side in self.shape)
+            raise ValueError(
+                f"shape must be (rows, columns) or (channels, rows, columns), got {self.shape!r}"
+            )
+        shape = tuple(
+            check_number("shape", side, 1, _LARGEST_SIDE, integer=True)
+            for side in self.shape
+        )
         cell = check_number("cell", self.cell, 1, min(shape[-2:]), integer=True)
         check_number("angles", self.angles, 2, 64, integer=True)
         if shape[-2] % cell or shape[-1] % cell:
-            raise ValueError(f"cell must divide rows and columns, got cell={cell} for images of {shape[-2:]}")
+            raise ValueError(
+                f"cell must divide rows and columns, got cell={cell} for images of {shape[-2:]}"
+            )
         object.__setattr__(self, "shape", shape)
 
     @property
@@ -145,9 +168,13 @@ class GradientHistograms:
         values = as_vectors(X)
         if values.ndim < 2 or math.prod(values.shape[1:]) != math.prod(self.shape):
             got = f"an array of shape {values.shape}"
-            raise ValueError(f"X must have {math.prod(self.shape)} pixels per image of {self.shape}, got {got}")
+            raise ValueError(
+                f"X must have {math.prod(self.shape)} pixels per image of {self.shape}, got {got}"
+            )
         images = values.reshape(len(values), self._channels, *self.shape[-2:])
-        features = np.empty((len(images), self.angles + self._channels, *self._cells), np.float32)
+        features = np.empty(
+            (len(images), self.angles + self._channels, *self._cells), np.float32
+        )
         for part in row_chunks(len(images), 8 * math.prod(self.shape)):
             with np.errstate(all="ignore"):
                 features[part] = self._of(images[part].astype(np.float32))
@@ -166,12 +193,17 @@ class GradientHistograms:
             apart = np.abs(angle - np.float32(place))
             near = np.maximum(1 - np.minimum(apart, self.angles - apart), 0)
             parts.append(self._pooled(length * near))
-        brightness = [self._pooled(images[:, channel]) * (2 / self.cell**2) for channel in range(self._channels)]
+        brightness = [
+            self._pooled(images[:, channel]) * (2 / self.cell**2)
+            for channel in range(self._channels)
+        ]
         return np.asarray(np.sqrt(np.stack(parts + brightness, axis=1)), np.float32)
 
     def _pooled(self, planes: NDArray[np.float32]) -> NDArray[np.float32]:
         rows, columns = self._cells
-        total = planes.reshape(len(planes), rows, self.cell, columns, self.cell).sum(axis=(2, 4))
+        total = planes.reshape(len(planes), rows, self.cell, columns, self.cell).sum(
+            axis=(2, 4)
+        )
         return np.asarray(total, np.float32)
 
     @property
@@ -191,9 +223,13 @@ class GradientHistograms:
         turns = np.arange(1, self.angles + 1) // 2
         place = np.arange(self.angles)
         shift = np.where((turns > 0) & (place % 2 == 0), np.pi / 2, 0.0)
-        waves = np.cos(2 * np.pi / self.angles * np.outer(turns, place) - shift[:, None])
+        waves = np.cos(
+            2 * np.pi / self.angles * np.outer(turns, place) - shift[:, None]
+        )
         channels = block_diag(unit_rows(waves), np.eye(self._channels))
-        rows, columns = (dct(np.eye(count), axis=0, norm="ortho") for count in self._cells)
+        rows, columns = (
+            dct(np.eye(count), axis=0, norm="ortho") for count in self._cells
+        )
         directions = np.kron(channels, np.kron(rows, columns))
         first = np.concatenate([turns, np.zeros(self._channels)])
         second = np.hypot(*np.ogrid[: self._cells[0], : self._cells[1]])
@@ -247,7 +283,9 @@ class FourierFeatures:
         from scipy.special import ndtri
 
         columns = len(self.centre)
-        random = streams.words(self.seed, "cosines", self.count * (columns + 1)).reshape(self.count, -1)
+        random = streams.words(
+            self.seed, "cosines", self.count * (columns + 1)
+        ).reshape(self.count, -1)
         uniform = ((random >> np.uint64(11)).astype(np.float64) + 0.5) / 2**53
         weights = ndtri(uniform[:, :columns]) / math.sqrt(columns)
         phases = 2 * math.pi * uniform[:, columns]
@@ -262,7 +300,10 @@ def features_to_dict(features: FeatureMap) -> dict[str, Any] | None:
     """The description of a built-in map; None for a map that devices must provide themselves."""
     if not isinstance(features, _BUILT_IN):
         return None
-    options = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(features).items()}
+    options = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in vars(features).items()
+    }
     return {"name": features.name, **options}
 
 
@@ -275,7 +316,9 @@ def features_from_dict(data: Any) -> FeatureMap:
     kinds: dict[str, Callable[..., Any]] = {kind.name: kind for kind in _BUILT_IN}
     name = check_option("the name of features", data.get("name"), tuple(kinds))
     try:
-        return kinds[name](**{option: value for option, value in data.items() if option != "name"})
+        return kinds[name](
+            **{option: value for option, value in data.items() if option != "name"}
+        )
     except TypeError as error:
         raise ValueError(f"features {name!r} are malformed: {error}") from error
 
@@ -291,7 +334,9 @@ def mapped_features(features: FeatureMap, X: ArrayLike) -> Floats:
     elif callable(features):
         mapped = plain_numbers(features(X))
     else:
-        raise ValueError(f"features must be a callable, a fitted transformer or None, got {features!r}")
+        raise ValueError(
+            f"features must be a callable, a fitted transformer or None, got {features!r}"
+        )
     if mapped.ndim != 2:
         raise ValueError(f"features must have shape (n, D), got {mapped.shape}")
     return mapped.astype(np.float64, copy=False)
@@ -302,34 +347,47 @@ def apply_features(features: FeatureMap, X: ArrayLike) -> Floats:
     mapped = mapped_features(features, X)
     bad = np.flatnonzero(~np.isfinite(mapped).all(axis=1))
     if len(bad):
-        raise ValueError(f"features must be finite, got nan or infinity in row {bad[0]}")
+        raise ValueError(
+            f"features must be finite, got nan or infinity in row {bad[0]}"
+        )
     return mapped
 
 
 def listed_ranges(
-    bounds: Any, public: ArrayLike | None, columns: int | None, names: Sequence[str] | None = None
+    bounds: Any,
+    public: ArrayLike | None,
+    columns: int | None,
+    names: Sequence[str] | None = None,
 ) -> list[list[float]] | None:
     """The ends of every column, in the order of the columns; `columns` is their number, if it is known."""
     if bounds is None:
         return None
     if isinstance(bounds, Mapping) and names is not None:
         if odd := sorted(map(str, set(names) ^ set(bounds))):
-            raise ValueError(f"bounds must have the columns of X, got others: {', '.join(odd)}")
+            raise ValueError(
+                f"bounds must have the columns of X, got others: {', '.join(odd)}"
+            )
         bounds = {name: bounds[name] for name in names}
     elif np.shape(bounds) == (2,):
         columns = columns if public is None else apply_features(None, public).shape[1]
         if columns is None:
-            raise ValueError("bounds must be one pair per column in a deployment, which does not know their number")
+            raise ValueError(
+                "bounds must be one pair per column in a deployment, which does not know their number"
+            )
         bounds = np.tile(bounds, (columns, 1))
     return [[low, high] for _, low, high in read_ranges(bounds, columns or len(bounds))]
 
 
-def scaled_columns(ranges: list[list[float]] | None, public: ArrayLike | None) -> Columns:
+def scaled_columns(
+    ranges: list[list[float]] | None, public: ArrayLike | None
+) -> Columns:
     """The map of the columns of a table, scaled by their ends or else by public rows."""
     if ranges is not None:
         low, high = np.array(ranges).T
         # As spread as numbers drawn evenly between the ends.
-        return Columns(((low + high) / 2).tolist(), ((high - low) / math.sqrt(12)).tolist())
+        return Columns(
+            ((low + high) / 2).tolist(), ((high - low) / math.sqrt(12)).tolist()
+        )
     if public is None:
         raise ValueError(
             "columns need a scale: pass bounds={column: (low, high), …} or public=rows; "
@@ -337,7 +395,9 @@ def scaled_columns(ranges: list[list[float]] | None, public: ArrayLike | None) -
         )
     rows = apply_features(None, public)
     spread = rows.std(axis=0)  # a constant column keeps its unit
-    return Columns(rows.mean(axis=0).tolist(), np.where(spread > 0, spread, 1.0).tolist())
+    return Columns(
+        rows.mean(axis=0).tolist(), np.where(spread > 0, spread, 1.0).tolist()
+    )
 
 
 def unit_rows(values: Floats) -> Floats:

@@ -22,7 +22,9 @@ def moment_dim(features: int) -> int:
 def symmetric_vectors(rows: Floats) -> Floats:
     """xxᵀ of every row as a vector of d(d + 1)/2 numbers, off-diagonal ones times √2 to keep the length."""
     first, second = np.triu_indices(rows.shape[1])
-    products: Floats = rows[:, first] * rows[:, second] * np.where(first == second, 1.0, math.sqrt(2))
+    products: Floats = (
+        rows[:, first] * rows[:, second] * np.where(first == second, 1.0, math.sqrt(2))
+    )
     return products
 
 
@@ -47,7 +49,9 @@ def error_vectors(rows: Floats, coef: Floats, intercept: Floats) -> Floats:
     """What (1, d) coefficients leave of the squared targets, and how large these are, moved into the disc, (n, 2)."""
     whole = rows * math.sqrt(3)
     predicted = np.clip(whole[:, :-2] @ coef[0] + intercept[0], -1, 1)
-    squares = np.column_stack([np.minimum((whole[:, -1] - predicted) ** 2, 1), whole[:, -1] ** 2])
+    squares = np.column_stack(
+        [np.minimum((whole[:, -1] - predicted) ** 2, 1), whole[:, -1] ** 2]
+    )
     return (2 * squares - 1) / math.sqrt(2)
 
 
@@ -71,7 +75,13 @@ def explained(vector: Floats, stderr: Floats) -> Explained:
     bounded = whole**2 - _REACH**2 * whole2
     if not (whole > 0 and bounded > 0):
         return Explained(math.nan, math.nan, -math.inf, 1.0)
-    root = math.sqrt(max((left * whole) ** 2 - bounded * (left**2 - _REACH**2 * left2), 0.0))
+    root = math.sqrt(
+        max((left * whole) ** 2 - bounded * (left**2 - _REACH**2 * left2), 0.0)
+    )
     ratio = left / whole
     error = math.sqrt(left2 + ratio**2 * whole2) / whole
-    return Explained(1 - ratio, error, *(1 - (left * whole + sign * root) / bounded for sign in (1, -1)))
+    return Explained(
+        1 - ratio,
+        error,
+        *(1 - (left * whole + sign * root) / bounded for sign in (1, -1)),
+    )

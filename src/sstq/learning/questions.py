@@ -87,10 +87,19 @@ class Question(Document):
         mechanism = self.mechanism
         judged = len(self.scores)
         wanted, fitting = _KINDS[check_option("kind", kind, tuple(_KINDS))]
-        require(isinstance(mechanism, wanted), f"mechanism must be {wanted.__name__} for {kind!r}, got {mechanism!r}")
+        require(
+            isinstance(mechanism, wanted),
+            f"mechanism must be {wanted.__name__} for {kind!r}, got {mechanism!r}",
+        )
         of_targets = kind in ("moments", "errors")
-        require((self.bounds is not None) == of_targets, f"bounds must be given exactly for targets, not for {kind!r}")
-        require(judged in fitting, f"scores must be given exactly to judge them, got {judged} for {kind!r}")
+        require(
+            (self.bounds is not None) == of_targets,
+            f"bounds must be given exactly for targets, not for {kind!r}",
+        )
+        require(
+            judged in fitting,
+            f"scores must be given exactly to judge them, got {judged} for {kind!r}",
+        )
         groups = len(self.scores[0][0]) if judged else mechanism.groups or 0
         width = self._width
         columns = width if self.directions is None else self.directions.shape[-1]
@@ -99,18 +108,29 @@ class Question(Document):
             arrays += [(coef, (groups, width)), (intercept, (groups,))]
         for numbers, shape in arrays:
             # Within these, no example's result overflows, where a server could place a threshold.
-            fine = numbers is None or (numbers.shape == shape and bool(np.all(np.abs(numbers) <= _LARGEST)))
+            fine = numbers is None or (
+                numbers.shape == shape and bool(np.all(np.abs(numbers) <= _LARGEST))
+            )
             limits = f"numbers up to {_LARGEST:g} in magnitude, here an array of shape {shape}"
             require(fine, f"directions, centre and scores must be {limits}")
         if isinstance(mechanism, Frequencies):
             outcomes = 2**judged if kind == "check" else 2 * groups
-            require(mechanism.categories == outcomes, f"categories must be {outcomes}, got {mechanism.categories}")
+            require(
+                mechanism.categories == outcomes,
+                f"categories must be {outcomes}, got {mechanism.categories}",
+            )
         if kind == "errors":
-            require((groups, mechanism.dim) == (1, 2), "scores must be of one regression and dim must be 2")
+            require(
+                (groups, mechanism.dim) == (1, 2),
+                "scores must be of one regression and dim must be 2",
+            )
             groups = 0
         labels = [plain_label(label) for label in self.classes]
         places = {label: place for place, label in enumerate(labels)}
-        require(len(places) == len(labels) == groups, f"classes must be {groups} different labels, got {labels!r}")
+        require(
+            len(places) == len(labels) == groups,
+            f"classes must be {groups} different labels, got {labels!r}",
+        )
         object.__setattr__(self, "_places", places)
 
     @property
@@ -127,9 +147,15 @@ class Question(Document):
         with np.errstate(all="ignore"):
             mapped = mapped_features(self.features, X)
             if self.bounds is not None:
-                targets = plain_numbers(_one_per_row(y, len(mapped), "numbers")).astype(np.float64)
+                targets = plain_numbers(_one_per_row(y, len(mapped), "numbers")).astype(
+                    np.float64
+                )
                 rows = moment_rows(mapped, targets, self.bounds)
-                return error_vectors(rows, *self.scores[0]) if self.scores else symmetric_vectors(rows)
+                return (
+                    error_vectors(rows, *self.scores[0])
+                    if self.scores
+                    else symmetric_vectors(rows)
+                )
             rows = self.unit_features(unit_rows(mapped))
             return self._outcomes(rows, y) if self.scores else rows
 
@@ -139,13 +165,20 @@ class Question(Document):
         if rows.shape[1] != width:
             raise ValueError(f"X must have {width} features, got {rows.shape[1]}")
         moved = rows if self.centre is None else rows - self.centre
-        return unit_rows(moved if self.directions is None else moved @ self.directions.T)
+        return unit_rows(
+            moved if self.directions is None else moved @ self.directions.T
+        )
 
     def _outcomes(self, rows: Floats, y: ArrayLike | None) -> Floats:
         """Which of the classifiers are right, as one number; or the label, and whether the only one is."""
         labels = self.labels(y, len(rows))
         # A label that is none of the classes is one that no classifier knows.
-        right = np.array([(rows @ coef.T + intercept).argmax(axis=1) == labels for coef, intercept in self.scores])
+        right = np.array(
+            [
+                (rows @ coef.T + intercept).argmax(axis=1) == labels
+                for coef, intercept in self.scores
+            ]
+        )
         if self.kind == "check":
             return np.asarray(2.0 ** np.arange(len(right)) @ right)[:, None]
         return np.where(labels < 0, np.nan, 2 * labels + right[0])[:, None]
@@ -153,9 +186,13 @@ class Question(Document):
     def labels(self, y: ArrayLike | None, count: int) -> NDArray[np.int64]:
         """Return the index of each of `count` labels among the classes; -1 for any other label."""
         given = _one_per_row(y, count, "labels")
-        return np.array([_place(label, self._places) for label in given.tolist()], dtype=np.int64)
+        return np.array(
+            [_place(label, self._places) for label in given.tolist()], dtype=np.int64
+        )
 
-    def encode(self, X: ArrayLike, y: ArrayLike | None = None, rng: RngLike = None) -> Messages:
+    def encode(
+        self, X: ArrayLike, y: ArrayLike | None = None, rng: RngLike = None
+    ) -> Messages:
         """Encode one message per example, whatever the data are: who refuses would tell the server something.
 
         Features that are not finite become the zero vector. An unknown label becomes the zero vector of a class drawn
@@ -168,14 +205,19 @@ class Question(Document):
         """
         if not plain_numbers(X).size:  # a device without an example answers as well
             nothing = np.full((1, self.mechanism.dim), np.nan)
-            return answer(self.mechanism, nothing, [-1] if self.kind == "classes" else None, rng)
+            return answer(
+                self.mechanism, nothing, [-1] if self.kind == "classes" else None, rng
+            )
         vectors = self.vectors(X, y)
         groups = self.labels(y, len(vectors)) if self.kind == "classes" else None
         return answer(self.mechanism, vectors, groups, rng)
 
     def encode_each(self, values: Sequence[Any], rng: RngLike = None) -> Messages:
         """Return one private message per value: a pair of features and label, or target; any other is no example."""
-        pairs: list[Any] = [one if isinstance(one, tuple | list) and len(one) == 2 else ([], None) for one in values]
+        pairs: list[Any] = [
+            one if isinstance(one, tuple | list) and len(one) == 2 else ([], None)
+            for one in values
+        ]
         examples: Any = [features for features, _ in pairs]
         labels: Any = [label for _, label in pairs]
         try:
@@ -185,7 +227,12 @@ class Question(Document):
             source = None if rng is None else np.random.default_rng(rng)
             several = len(pairs) > 1
             return Messages.concatenate(
-                [self.encode_each([pair], source) if several else self.encode([], None, source) for pair in pairs]
+                [
+                    self.encode_each([pair], source)
+                    if several
+                    else self.encode([], None, source)
+                    for pair in pairs
+                ]
             )
 
     @property
@@ -205,7 +252,9 @@ class Question(Document):
             "features": features_to_dict(self.features),
             "classes": list(self._places),
             "bounds": None if self.bounds is None else list(self.bounds),
-            "scores": [[coef.tolist(), intercept.tolist()] for coef, intercept in self.scores],
+            "scores": [
+                [coef.tolist(), intercept.tolist()] for coef, intercept in self.scores
+            ],
         }
 
     @classmethod
@@ -213,13 +262,19 @@ class Question(Document):
         """Read a document of this format."""
         return cls(
             data["kind"],
-            cast(FrameUnit | GroupUnit | Frequencies, from_json(json.dumps(data["mechanism"]))),
+            cast(
+                FrameUnit | GroupUnit | Frequencies,
+                from_json(json.dumps(data["mechanism"])),
+            ),
             None if data["directions"] is None else np.array(data["directions"], float),
             None if data["centre"] is None else np.array(data["centre"], float),
             features_from_dict(data["features"]),
             data["classes"],
             None if data["bounds"] is None else checked_bounds(*data["bounds"]),
-            [(np.array(coef, float), np.array(intercept, float)) for coef, intercept in data["scores"]],
+            [
+                (np.array(coef, float), np.array(intercept, float))
+                for coef, intercept in data["scores"]
+            ],
         )
 
     @classmethod
@@ -231,7 +286,10 @@ class Question(Document):
             features: your own map, if the question names none of the built-in ones.
         """
         question = super().from_json(text)
-        require(None in (question.features, features), "features must be left out: the question names its own map")
+        require(
+            None in (question.features, features),
+            "features must be left out: the question names its own map",
+        )
         return question if features is None else replace(question, features=features)
 
 
@@ -289,9 +347,15 @@ def checked_bounds(norm: Any, middle: Any, half: Any) -> Bounds:
 
 
 def _one_per_row(y: ArrayLike | None, count: int, what: str) -> NDArray[Any]:
-    given = y if isinstance(y, np.ndarray) else np.fromiter(() if y is None else cells_of(y), dtype=object)
+    given = (
+        y
+        if isinstance(y, np.ndarray)
+        else np.fromiter(() if y is None else cells_of(y), dtype=object)
+    )
     if given.ndim != 1 or len(given) != count:
-        raise ValueError(f"y must be {count} {what}, one per row of X, got an array of shape {given.shape}")
+        raise ValueError(
+            f"y must be {count} {what}, one per row of X, got an array of shape {given.shape}"
+        )
     return given
 
 

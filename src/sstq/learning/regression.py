@@ -95,18 +95,30 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
         self._begin(X.shape[1])
         mapped = apply_features(self._map, X)
         rng = generator_of(self.random_state)
-        checking = round(check_number("check_people", self.check_people, 0, 0.5) * len(mapped))
-        self._teach(mapped, y, rng, {"errors": checking, "moments": len(mapped) - checking})
+        checking = round(
+            check_number("check_people", self.check_people, 0, 0.5) * len(mapped)
+        )
+        self._teach(
+            mapped, y, rng, {"errors": checking, "moments": len(mapped) - checking}
+        )
         return self
 
     def _begin(self, columns: int | None = None) -> None:
         if self.y_bound is None:
-            raise ArgumentError("y_bound", "must be given, got None: a public bound of the target, or (low, high)")
+            raise ArgumentError(
+                "y_bound",
+                "must be given, got None: a public bound of the target, or (low, high)",
+            )
         ends = np.asarray(self.y_bound, dtype=np.float64)
         low, high = (-ends, ends) if ends.ndim == 0 else ends
         if not low < high:
-            raise ArgumentError("y_bound", f"must be positive, or (low, high) with low < high, got {self.y_bound!r}")
-        self._ranges = listed_ranges(self.bounds, self.public, columns, getattr(self, "feature_names_in_", None))
+            raise ArgumentError(
+                "y_bound",
+                f"must be positive, or (low, high) with low < high, got {self.y_bound!r}",
+            )
+        self._ranges = listed_ranges(
+            self.bounds, self.public, columns, getattr(self, "feature_names_in_", None)
+        )
         self._map = replace(scaled_columns(self._ranges, self.public), constant=0)
         norm = _LONG_ROW * math.sqrt(self._map.width)
         self._bounds = checked_bounds(norm, (low + high) / 2, (high - low) / 2)
@@ -118,8 +130,13 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
 
     def _question(self, cohort: str, people: int, seed: int) -> Question:
         if cohort == "errors":
-            return replace(self._judged, mechanism=FrameUnit(2, self.epsilon, clients=people, frame_seed=seed))
-        mechanism = FrameUnit(moment_dim(self._map.width), self.epsilon, clients=people, frame_seed=seed)
+            return replace(
+                self._judged,
+                mechanism=FrameUnit(2, self.epsilon, clients=people, frame_seed=seed),
+            )
+        mechanism = FrameUnit(
+            moment_dim(self._map.width), self.epsilon, clients=people, frame_seed=seed
+        )
         return Question("moments", mechanism, features=self._map, bounds=self._bounds)
 
     def _take(self, cohort: str, question: Question, estimate: Estimate) -> None:
@@ -139,13 +156,16 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
         self.ridge_ = noise * math.sqrt(2 * len(products))
         values, vectors = np.linalg.eigh(products)
         positive = (vectors * np.maximum(values, 0)) @ vectors.T
-        constant = max(positive[-1, -1], 1.0)  # with a certain intercept the matrix is regular, however large the noise
+        # with a certain intercept the matrix is regular, however large the noise
+        constant = max(positive[-1, -1], 1.0)
         positive += self.ridge_ * np.eye(len(products))
         positive[-1, -1] = constant
         solution = np.linalg.solve(positive, along)
         norm, middle, half = self._bounds
         self.coef_ = solution[:-1] * half / norm / self._map.spread
-        self.intercept_ = float(middle + half * solution[-1] - self.coef_ @ self._map.centre)
+        self.intercept_ = float(
+            middle + half * solution[-1] - self.coef_ @ self._map.centre
+        )
         self.people_ = people
         self.message_bits_ = mechanism.message_bits
         self.r2_ = self.r2_stderr_ = math.nan
@@ -156,7 +176,9 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
         scores = [(solution[None, :-1] / spread, (solution[-1:] - mean) / spread)]
         bounds = (norm, middle + half * mean, half * spread)
         any_two = FrameUnit(2, self.epsilon)
-        self._judged = Question("errors", any_two, features=self._map, bounds=bounds, scores=scores)
+        self._judged = Question(
+            "errors", any_two, features=self._map, bounds=bounds, scores=scores
+        )
 
     def _judge(self, estimate: Estimate) -> None:
         self.r2_, self.r2_stderr_, *ends = explained(estimate.value, estimate.stderr)
@@ -174,7 +196,14 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
 
     def conclude(self) -> RegressionReport:
         """Return the coefficients, and how much they explain; the model itself is this estimator."""
-        known = (self.coef_, self.intercept_, self.r2_, self.r2_interval_, self.people_, self.epsilon)
+        known = (
+            self.coef_,
+            self.intercept_,
+            self.r2_,
+            self.r2_interval_,
+            self.people_,
+            self.epsilon,
+        )
         return RegressionReport(*known)
 
     def plan(self, people: int) -> StudyPlan:
@@ -186,13 +215,25 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
         noise = _noise(mechanism, max(1, sizes["moments"]))
         # A column of the length that rows have has this mean square.
         square = 1 / (_LONG_ROW**2 * width)
-        problem = "" if noise * math.sqrt(2 * (width + 1)) < square else "the noise is larger than columns vary"
-        return StudyPlan(people, sizes, noise / square, "the noise of a mean product over that of a column", problem)
+        problem = (
+            ""
+            if noise * math.sqrt(2 * (width + 1)) < square
+            else "the noise is larger than columns vary"
+        )
+        return StudyPlan(
+            people,
+            sizes,
+            noise / square,
+            "the noise of a mean product over that of a column",
+            problem,
+        )
 
     def predict(self, X: ArrayLike) -> Floats:
         """Predict the targets, (n,)."""
         check_is_fitted(self, "coef_")
-        predicted: Floats = apply_features(None, self._known_rows(X)) @ self.coef_ + self.intercept_
+        predicted: Floats = (
+            apply_features(None, self._known_rows(X)) @ self.coef_ + self.intercept_
+        )
         return predicted
 
 

@@ -68,7 +68,9 @@ class LearningReport(Tabular):
     def balanced_accuracy(self) -> tuple[float, float]:
         """The mean of the accuracies by class and its standard error; nan if a class is too rare to tell."""
         recalls = np.array(list(self.by_class.values()) or [(math.nan, math.nan)])
-        return float(recalls[:, 0].mean()), float(np.linalg.norm(recalls[:, 1]) / len(recalls))
+        return float(recalls[:, 0].mean()), float(
+            np.linalg.norm(recalls[:, 1]) / len(recalls)
+        )
 
     @property
     def useful(self) -> bool:
@@ -81,7 +83,12 @@ class LearningReport(Tabular):
 
         accuracy, stderr = np.array(list(self.by_class.values())).reshape(-1, 2).T
         reach = float(ndtri((1 + level) / 2)) * stderr
-        return {"class": list(self.by_class), "accuracy": accuracy, "low": accuracy - reach, "high": accuracy + reach}
+        return {
+            "class": list(self.by_class),
+            "accuracy": accuracy,
+            "low": accuracy - reach,
+            "high": accuracy + reach,
+        }
 
     def __str__(self) -> str:
         parts = [f"total ε = {self.epsilon:g} per person"]
@@ -91,15 +98,21 @@ class LearningReport(Tabular):
                 f"local ε = {self.local_epsilon:.3g} if it cheats",
             ]
         if not math.isnan(self.predicted_accuracy):
-            parts.append(f"accuracy {_percent(self.predicted_accuracy, self.accuracy_stderr, 'predicted')}")
-            parts.append(f"{100 * self.majority:.1f} % by guessing the most frequent class")
+            parts.append(
+                f"accuracy {_percent(self.predicted_accuracy, self.accuracy_stderr, 'predicted')}"
+            )
+            parts.append(
+                f"{100 * self.majority:.1f} % by guessing the most frequent class"
+            )
             if not self.useful:
                 parts.append("not shown to be better than guessing")
         if not math.isnan(self.balanced_accuracy[0]):
             parts.append(_percent(*self.balanced_accuracy, "balanced over classes"))
         if not math.isnan(self.true_accuracy):
             parts.append(_percent(self.true_accuracy, self.true_stderr, "true"))
-        narrow = [str(column) for column, used in enumerate(self.range_used) if used < _NARROW]
+        narrow = [
+            str(column) for column, used in enumerate(self.range_used) if used < _NARROW
+        ]
         if narrow:
             listed = ", ".join(narrow[:_LISTED]) + ", …" * (len(narrow) > _LISTED)
             parts.append(
@@ -107,7 +120,10 @@ class LearningReport(Tabular):
                 f"(columns {listed}), which costs accuracy at every ε: pass tighter bounds that are public knowledge"
             )
         people = ", ".join(f"{name} {count:,}" for name, count in self.people.items())
-        return ", ".join([*parts, f"{self.directions} directions ({self.form})"]) + f"; people: {people}"
+        return (
+            ", ".join([*parts, f"{self.directions} directions ({self.form})"])
+            + f"; people: {people}"
+        )
 
 
 @dataclass(frozen=True)
@@ -136,7 +152,11 @@ class RegressionReport(Tabular):
 
 
 def _percent(value: float, stderr: float, of: str) -> str:
-    return f"{100 * value:.1f} ± {100 * stderr:.1f} % {of}" if math.isfinite(stderr) else "unknown: too few people"
+    return (
+        f"{100 * value:.1f} ± {100 * stderr:.1f} % {of}"
+        if math.isfinite(stderr)
+        else "unknown: too few people"
+    )
 
 
 class RightShare(NamedTuple):
@@ -151,8 +171,14 @@ def judged_forms(estimate: FrequencyEstimate, forms: Sequence[Form]) -> dict[str
     """The accuracy of every form, and the best one, from how often which of them were right."""
     outcomes = np.arange(2 ** len(forms))
     right = {form: (outcomes >> place & 1) == 1 for place, form in enumerate(forms)}
-    accuracies = {form: min(max(float(estimate.value[hits].sum()), 0.0), 1.0) for form, hits in right.items()}
-    return {"form": max(accuracies, key=lambda form: accuracies[form]), "accuracies": accuracies}
+    accuracies = {
+        form: min(max(float(estimate.value[hits].sum()), 0.0), 1.0)
+        for form, hits in right.items()
+    }
+    return {
+        "form": max(accuracies, key=lambda form: accuracies[form]),
+        "accuracies": accuracies,
+    }
 
 
 def right_share(estimate: FrequencyEstimate) -> RightShare:
@@ -162,8 +188,16 @@ def right_share(estimate: FrequencyEstimate) -> RightShare:
     # A set of so many categories holds half of them, as if drawn without replacement.
     categories = len(estimate.value)
     size = estimate.own + (categories - 1) * estimate.other
-    variance = size * (categories - size) / (4 * (categories - 1) * (estimate.own - estimate.other) ** 2)
-    return RightShare(float(estimate.value[right].sum()), _sum_error(estimate, right), estimate.count / variance)
+    variance = (
+        size
+        * (categories - size)
+        / (4 * (categories - 1) * (estimate.own - estimate.other) ** 2)
+    )
+    return RightShare(
+        float(estimate.value[right].sum()),
+        _sum_error(estimate, right),
+        estimate.count / variance,
+    )
 
 
 def predicted_accuracy(told: Sequence[RightShare]) -> dict[str, Any]:
@@ -189,15 +223,21 @@ def used_ranges(centre: Estimate) -> tuple[float, ...]:
         return (1.0,) * len(columns)
     # A unit of spread is that of numbers drawn evenly between the ends, half a range over √3; the constant is √D.
     scale = math.sqrt(len(columns)) / constant
-    means = np.maximum(np.abs(columns) - 2 * np.array(errors), 0.0) * scale / math.sqrt(3)
+    means = (
+        np.maximum(np.abs(columns) - 2 * np.array(errors), 0.0) * scale / math.sqrt(3)
+    )
     length2 = float(centre.value @ centre.value)
     noise2 = float(centre.stderr @ centre.stderr)
-    varying = 1 - length2 + noise2 + 4 * math.sqrt(length2) * float(np.max(centre.stderr))
+    varying = (
+        1 - length2 + noise2 + 4 * math.sqrt(length2) * float(np.max(centre.stderr))
+    )
     together = math.sqrt(max(varying, 0.0)) * scale
     return tuple(float(min(max(0.0, 1 - mean), together, 1.0)) for mean in means)
 
 
-def accuracy_by_class(estimate: Estimate, classes: Sequence[Any]) -> dict[Any, tuple[float, float]]:
+def accuracy_by_class(
+    estimate: Estimate, classes: Sequence[Any]
+) -> dict[Any, tuple[float, float]]:
     """The accuracy of every class, a ratio of shares, and its standard error to first order."""
     wrong, right = estimate.value.reshape(-1, 2).T
     wrong_error, right_error = estimate.stderr.reshape(-1, 2).T
@@ -206,7 +246,10 @@ def accuracy_by_class(estimate: Estimate, classes: Sequence[Any]) -> dict[Any, t
     share = np.where(share > _LEAST_SHARE_ERRORS * share_error, share, math.nan)
     recall = np.clip(right / share, 0.0, 1.0)
     stderr = np.hypot((1 - recall) * right_error, recall * wrong_error) / share
-    return {label: (float(a), float(b)) for label, a, b in zip(classes, recall, stderr, strict=True)}
+    return {
+        label: (float(a), float(b))
+        for label, a, b in zip(classes, recall, stderr, strict=True)
+    }
 
 
 def _sum_error(estimate: FrequencyEstimate, chosen: Any) -> float:
@@ -215,8 +258,16 @@ def _sum_error(estimate: FrequencyEstimate, chosen: Any) -> float:
     By randomized response a message names one category, so hits of different ones exclude each other. With larger sets
     they hardly depend on each other.
     """
-    rate = float(np.sum(estimate.other + estimate.value[chosen] * (estimate.own - estimate.other)))
-    singles = math.isclose(estimate.own + (len(estimate.value) - 1) * estimate.other, 1.0)
+    rate = float(
+        np.sum(
+            estimate.other + estimate.value[chosen] * (estimate.own - estimate.other)
+        )
+    )
+    singles = math.isclose(
+        estimate.own + (len(estimate.value) - 1) * estimate.other, 1.0
+    )
     if not singles or not 0 < rate < 1 or estimate.count == 1:
         return float(np.linalg.norm(estimate.stderr[chosen]))
-    return math.sqrt(rate * (1 - rate) / (estimate.count - 1)) / (estimate.own - estimate.other)
+    return math.sqrt(rate * (1 - rate) / (estimate.count - 1)) / (
+        estimate.own - estimate.other
+    )

@@ -102,10 +102,14 @@ class Agreement(ABC):
         """Refuse values that are out of range or not private, or decoding values that are wrong."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"{type(self).__name__} cannot be changed: use replace({name}=…)")
+        raise AttributeError(
+            f"{type(self).__name__} cannot be changed: use replace({name}=…)"
+        )
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"{type(self).__name__} cannot be changed: {name} cannot be deleted")
+        raise AttributeError(
+            f"{type(self).__name__} cannot be changed: {name} cannot be deleted"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self._made, (dict(self.options), self.solved)
@@ -127,12 +131,20 @@ class Agreement(ABC):
         if changes.keys() <= {"clip", self.seed_option} & known.keys():
             solved = replace(self.solved, **self.checked(**changes))
             made = self._made(_options(type(self), options), solved)
-            kept = {name: text for name, text in self._texts.items() if name not in changes}
+            kept = {
+                name: text for name, text in self._texts.items() if name not in changes
+            }
             vars(made)["_texts"] = kept | _texts_of(solved.to_dict(changes))
             return made
         # JSON does not hold a rate; nothing else is lost there.
-        if "rate" in known and "rate" not in options and type(self)(**self.options) != self:
-            raise ValueError("replace needs the rate, which JSON does not hold: pass it as well")
+        if (
+            "rate" in known
+            and "rate" not in options
+            and type(self)(**self.options) != self
+        ):
+            raise ValueError(
+                "replace needs the rate, which JSON does not hold: pass it as well"
+            )
         return type(self)(**options)
 
     def to_json(self) -> str:
@@ -140,12 +152,20 @@ class Agreement(ABC):
 
         It has all options, resolved, and what was solved; integers that may exceed 2^53 are decimal strings.
         """
-        return "{" + ",".join(f'"{name}":{self._texts[name]}' for name in sorted(self._texts)) + "}"
+        return (
+            "{"
+            + ",".join(f'"{name}":{self._texts[name]}' for name in sorted(self._texts))
+            + "}"
+        )
 
     @cached_property
     def _texts(self) -> Mapping[str, str]:
         """The canonical JSON of each field: copies share that of a large table, which takes longer than encoding."""
-        kind: dict[str, Any] = {"format": JSON_FORMAT, "version": JSON_VERSION, "mechanism": self.name}
+        kind: dict[str, Any] = {
+            "format": JSON_FORMAT,
+            "version": JSON_VERSION,
+            "mechanism": self.name,
+        }
         return _texts_of(kind | self.solved.to_dict())
 
     def digest(self) -> str:

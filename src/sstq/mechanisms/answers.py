@@ -72,10 +72,14 @@ def encode_files(
         for piece in people.pieces():
             counted = seen if slot == 0 else None
             if answering:
-                rows = mechanism.input.substitute(piece.X, piece.groups, source=source, report=counted)
+                rows = mechanism.input.substitute(
+                    piece.X, piece.groups, source=source, report=counted
+                )
             else:
                 rows = _read(mechanism, piece, counted)
-            yield replace(mechanism.encode_slots(rows, source, once, slots=1), labels=piece.labels)
+            yield replace(
+                mechanism.encode_slots(rows, source, once, slots=1), labels=piece.labels
+            )
             advance(piece.count)
     if answering:
         _log(seen)

@@ -80,7 +80,11 @@ class Mechanism(Encoder):
             >>> sstq.SSTQ(10, 1.0).with_seed(5) == sstq.SSTQ(10, 1.0, frame_seed=5)
             True
         """
-        return self if self.seed_option is None else self.replace(**{self.seed_option: seed})
+        return (
+            self
+            if self.seed_option is None
+            else self.replace(**{self.seed_option: seed})
+        )
 
     @property
     @abstractmethod
@@ -129,7 +133,9 @@ class Mechanism(Encoder):
         self.check_solved()
         spent = self.privacy_loss()
         if not spent <= self.epsilon:
-            raise ValueError(f"the mechanism spends {spent:.17g}, above epsilon = {self.epsilon}")
+            raise ValueError(
+                f"the mechanism spends {spent:.17g}, above epsilon = {self.epsilon}"
+            )
 
     def check_solved(self) -> None:
         """Refuse whatever else is wrong with parameters, such as decoding values that do not fit the integers."""
@@ -140,7 +146,13 @@ class Mechanism(Encoder):
         if bias and estimate.count > 1:
             stderr = np.sqrt(estimate.stderr**2 + bias**2 / len(estimate.stderr))
             note = "; ".join(filter(None, [advice, estimate.note]))
-            estimate = replace(estimate, stderr=stderr, frame_bias=bias, bias_directions=directions, note=note)
+            estimate = replace(
+                estimate,
+                stderr=stderr,
+                frame_bias=bias,
+                bias_directions=directions,
+                note=note,
+            )
         if self.bounds is not None:
             return estimate.in_units(Bounds(self.bounds, self.clip))
         notes = [estimate.note, self.input.advice(estimate.value, estimate.stderr)]
@@ -166,7 +178,9 @@ class Mechanism(Encoder):
         With bounds these are vectors of the ball, as `expected_mse` has them; means are in the units of the columns.
         """
         if messages.digest != self.digest():
-            raise ValueError("messages must come from this mechanism, got messages of another mechanism")
+            raise ValueError(
+                "messages must come from this mechanism, got messages of another mechanism"
+            )
         return self.estimator.decode(messages)
 
     @property
@@ -189,7 +203,9 @@ class Mechanism(Encoder):
             ['code', 'index']
         """
         if self.uncountable:
-            raise ValueError(f"{self.name} cannot be estimated from counts of messages: {self.uncountable}")
+            raise ValueError(
+                f"{self.name} cannot be estimated from counts of messages: {self.uncountable}"
+            )
         return self.layout
 
     def aggregator(self) -> Aggregator[Estimate]:
@@ -237,7 +253,11 @@ class Mechanism(Encoder):
         return mean, power - np.einsum("ij,ij->i", mean, mean)
 
     def expected_mse(
-        self, x: ArrayLike, clients: int | None = None, *, groups: ArrayLike | None = None
+        self,
+        x: ArrayLike,
+        clients: int | None = None,
+        *,
+        groups: ArrayLike | None = None,
     ) -> ExpectedError:
         """Return the expected squared error of a mean, split into bias and variance.
 
@@ -261,7 +281,11 @@ class Mechanism(Encoder):
             raise ValueError(
                 f"clients must be left out with {len(rows)} rows of x, which are the clients, got {clients!r}"
             )
-        repeats = 1 if clients is None or len(rows) > 1 else check_number("clients", clients, 1, 2**62, integer=True)
+        repeats = (
+            1
+            if clients is None or len(rows) > 1
+            else check_number("clients", clients, 1, 2**62, integer=True)
+        )
         if not len(rows):
             raise ValueError("x must have at least one row")
         return self.mean_error(rows, repeats)

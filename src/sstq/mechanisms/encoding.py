@@ -72,11 +72,15 @@ class Encoder(Agreement):
     def encode_batch(self, batch: Batch) -> Columns:
         """Return the columns of the messages. Most encoders start with `unit_ball`; others count clipped rows."""
 
-    def encode_rows(self, rows: Rows, source: BitSource, report: LocalReport | None) -> Columns:
+    def encode_rows(
+        self, rows: Rows, source: BitSource, report: LocalReport | None
+    ) -> Columns:
         """Encode rows with words of a source."""
         # The same number of words for every vector, drawn before anything is known about the data.
         shape = len(rows), self.words_each
-        return self.encode_batch(Batch(rows, source.words(shape[0] * shape[1]).reshape(shape), report))
+        return self.encode_batch(
+            Batch(rows, source.words(shape[0] * shape[1]).reshape(shape), report)
+        )
 
     @property
     def row_cost(self) -> int:
@@ -132,7 +136,9 @@ class Encoder(Agreement):
         for slot in range(slots):
             for part in parts:
                 # Each vector is reported once.
-                encoded = self.encode_rows(rows[part], source, report if slot == 0 else None)
+                encoded = self.encode_rows(
+                    rows[part], source, report if slot == 0 else None
+                )
                 place = slice(slot * count + part.start, slot * count + part.stop)
                 for column, values in zip(columns, encoded, strict=True):
                     column[place] = values
@@ -143,7 +149,9 @@ class Encoder(Agreement):
     def messages_from_bytes(self, raw: bytes, count: int) -> Messages:
         """Read the messages that `Messages.to_bytes` packed; ValueError for anything else."""
         count = check_number("count", count, 0, 2**62, integer=True)
-        return self.messages_from_columns(self.layout.unpack(raw, count), simulated=False)
+        return self.messages_from_columns(
+            self.layout.unpack(raw, count), simulated=False
+        )
 
     def messages_from_columns(self, columns: Columns, simulated: bool) -> Messages:
         """Build messages from the values of their fields; ValueError for values out of range."""

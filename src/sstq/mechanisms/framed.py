@@ -10,7 +10,13 @@ import numpy as np
 
 from sstq.array_types import Floats32, Ints
 from sstq.checks import check_argument, check_number, check_option
-from sstq.frames.kashin import CERTIFIED_RESIDUAL, Kashin, certified, make_kashin, represent
+from sstq.frames.kashin import (
+    CERTIFIED_RESIDUAL,
+    Kashin,
+    certified,
+    make_kashin,
+    represent,
+)
 from sstq.frames.tight import FRAMES, Frame, default_frame_size
 from sstq.mechanisms.base import Batch, Mechanism, Rows, Unbiased
 from sstq.mechanisms.solved import FEW_ROWS, MOST_ROWS_PER_DIM, Solved, Word
@@ -37,7 +43,10 @@ class KashinSolved(Solved):
 
     def limits(self) -> Mapping[str, int]:
         """40 rows per dimension, or 2048, and 128 steps: the paper's recipe takes 30."""
-        return {"frame_size": max(MOST_ROWS_PER_DIM * self.dim, FEW_ROWS), "steps": _MOST_STEPS}
+        return {
+            "frame_size": max(MOST_ROWS_PER_DIM * self.dim, FEW_ROWS),
+            "steps": _MOST_STEPS,
+        }
 
 
 class KashinMechanism(Mechanism):
@@ -88,9 +97,13 @@ class KashinMechanism(Mechanism):
         """The coefficients of the clipped rows in units of B, (n, N), or those at the picks, (n, k)."""
         unit = self.unit_ball(batch.rows, batch.report)
         report = batch.report
-        coefficients, residuals = represent(self.frame, self.kashin, unit, picks, certify=report is not None)
+        coefficients, residuals = represent(
+            self.frame, self.kashin, unit, picks, certify=report is not None
+        )
         if report is not None:
-            report.missed += int((residuals > CERTIFIED_RESIDUAL * np.linalg.norm(unit, axis=1)).sum())
+            report.missed += int(
+                (residuals > CERTIFIED_RESIDUAL * np.linalg.norm(unit, axis=1)).sum()
+            )
         return coefficients
 
 
@@ -110,6 +123,12 @@ def solve_kashin(
     check_option("kashin", kashin, get_args(Recipe))
     chosen = FRAMES[frame](dim, size, check_argument("frame_seed", frame_seed))
     level = None if level is None else check_argument("level", level)
-    recipe = make_kashin(kashin, chosen, level, None if steps is None else check_argument("steps", steps))
+    recipe = make_kashin(
+        kashin, chosen, level, None if steps is None else check_argument("steps", steps)
+    )
     solved = {"frame": chosen.name, "frame_size": size, "frame_seed": chosen.seed}
-    return solved | {"kashin": recipe.name, "level": recipe.level, "steps": recipe.steps}, chosen, recipe
+    return (
+        solved | {"kashin": recipe.name, "level": recipe.level, "steps": recipe.steps},
+        chosen,
+        recipe,
+    )

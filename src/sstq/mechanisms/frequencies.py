@@ -97,7 +97,8 @@ class FrequencyEstimator(SparseEstimator):
             sums.count,
             sums.simulated,
             messages=self.source.messages,
-            directions=self.sets.categories - 1,  # shares sum to 1, and their errors to 0
+            # shares sum to 1, and their errors to 0
+            directions=self.sets.categories - 1,
             own=rates.own,
             other=rates.other,
         )
@@ -107,8 +108,11 @@ class FrequencyEstimator(SparseEstimator):
         """The covariances of all shares, (k, k), as one uniform message estimates them."""
         sets = self.sets
         one = sets.width / sets.points
-        two = one * (sets.width - 1) / (sets.points - 1)  # how often a set holds two given categories
-        return np.asarray((two - one**2 + (one - two) * np.eye(sets.categories)) / sets.rates.gap**2)
+        # how often a set holds two given categories
+        two = one * (sets.width - 1) / (sets.points - 1)
+        return np.asarray(
+            (two - one**2 + (one - two) * np.eye(sets.categories)) / sets.rates.gap**2
+        )
 
     def covariance_with(self, sums: Sums, category: int) -> Floats:
         """Return the covariances of all shares with one of them, (k,), from the messages whose set holds both."""
@@ -117,7 +121,12 @@ class FrequencyEstimator(SparseEstimator):
         for part in row_chunks(len(codes), 4 * self.sets.width):
             holds[part] = self.sets.held(codes[part], np.array([category]))[:, 0]
         hits = self.sets.hits(codes, counts)
-        return self._covariances(sums.count, self.sets.hits(codes[holds], counts[holds]), hits, hits[category])
+        return self._covariances(
+            sums.count,
+            self.sets.hits(codes[holds], counts[holds]),
+            hits,
+            hits[category],
+        )
 
     def covariance(self, sums: Sums) -> Floats:
         """Return the covariances of all shares, (k, k), for few categories: the work grows with k² times the messages.
@@ -132,9 +141,14 @@ class FrequencyEstimator(SparseEstimator):
             both += held.T @ (held * counts[part, None])
         hits = np.diagonal(both)
         pairs = max(1, sums.count * (sums.count - 1))
-        return self._covariances(sums.count, both, hits, hits[:, None]) + self.uniform_covariance / pairs
+        return (
+            self._covariances(sums.count, both, hits, hits[:, None])
+            + self.uniform_covariance / pairs
+        )
 
-    def _covariances(self, count: int, both: Floats, hits: Floats, others: Floats) -> Floats:
+    def _covariances(
+        self, count: int, both: Floats, hits: Floats, others: Floats
+    ) -> Floats:
         """Covariances of shares, from how many messages hold the one, the other and both; nan for one message."""
         if count < 2:
             return np.full(both.shape, np.nan)
@@ -204,13 +218,17 @@ class Frequencies(Mechanism):
         given = dict(locals())
         common = self.checked(categories=categories, epsilon=epsilon, messages=messages)
         draw = best_sets(common["epsilon"], common["categories"]).draw
-        solved = FrequencySolved(**common, size=draw.size, inside=draw.inside, threshold=draw.threshold)
+        solved = FrequencySolved(
+            **common, size=draw.size, inside=draw.inside, threshold=draw.threshold
+        )
         self.settle(given, solved)
 
     def check_solved(self) -> None:
         """Refuse solved values that do not belong together."""
         if not self.sets.rates.gap > 0:
-            raise ValueError(f"threshold must favour the person's category, got {self.draw.threshold}")
+            raise ValueError(
+                f"threshold must favour the person's category, got {self.draw.threshold}"
+            )
 
     @cached_property
     def draw(self) -> KClosest:
@@ -248,12 +266,17 @@ class Frequencies(Mechanism):
 
     def row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """The mean and the variance of the estimate of each row."""
-        return self.input.truth(rows), np.full(len(rows), self.sets.rates.total_variance(self.categories))
+        return self.input.truth(rows), np.full(
+            len(rows), self.sets.rates.total_variance(self.categories)
+        )
 
     def largest_message(self) -> float:
         """A set of w categories, or of none: affine sets have points beyond the categories."""
         other = self.sets.rates.other
         most = min(self.sets.width, self.categories)
         fewest = most - min(most, self.sets.points - self.categories)
-        largest = max(held * (1 - other) ** 2 + (self.categories - held) * other**2 for held in (fewest, most))
+        largest = max(
+            held * (1 - other) ** 2 + (self.categories - held) * other**2
+            for held in (fewest, most)
+        )
         return float(np.sqrt(largest)) / self.sets.rates.gap

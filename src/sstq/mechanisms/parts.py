@@ -18,7 +18,9 @@ from sstq.scalar.metric_aware import (
 from sstq.scalar.optimal import OPTIMAL, optimal_channel
 
 ChannelName = Literal["flat", "metric-aware", "discrete-laplace", "optimal"]
-CodebookName = Literal["optimized", "uniform", "panter-dite", "loss-optimal", "optimal", "custom"]
+CodebookName = Literal[
+    "optimized", "uniform", "panter-dite", "loss-optimal", "optimal", "custom"
+]
 DecoderName = Literal["unbiased", "identity", "rescaled"]
 _MOST_BITS = 12
 _OTHER_BITS = 4
@@ -41,24 +43,50 @@ def solve_scalar(
     """
     check_option("channel", channel, get_args(ChannelName))
     if channel != "metric-aware" and rate not in (None, "calibrated"):
-        raise ValueError(f"rate must be left out unless channel='metric-aware', got {rate!r} with channel={channel!r}")
-    decay: Any = check_option("rate", "calibrated" if rate is None else rate, get_args(Rate))
-    of_density = [part for part in (channel, codebook, decoder) if isinstance(part, str) and part in _OF_A_DENSITY]
+        raise ValueError(
+            f"rate must be left out unless channel='metric-aware', got {rate!r} with channel={channel!r}"
+        )
+    decay: Any = check_option(
+        "rate", "calibrated" if rate is None else rate, get_args(Rate)
+    )
+    of_density = [
+        part
+        for part in (channel, codebook, decoder)
+        if isinstance(part, str) and part in _OF_A_DENSITY
+    ]
     if density is None:
         if of_density:
-            raise ArgumentError("kashin", f"must be 'certified' with {of_density[0]!r}, got 'paper'")
+            raise ArgumentError(
+                "kashin", f"must be 'certified' with {of_density[0]!r}, got 'paper'"
+            )
         density = Density.uniform()
     if channel == OPTIMAL:
-        for label, given, wanted in (("codebook", codebook, OPTIMAL), ("decoder", decoder, "unbiased")):
+        for label, given, wanted in (
+            ("codebook", codebook, OPTIMAL),
+            ("decoder", decoder, "unbiased"),
+        ):
             if given not in (None, wanted):
-                raise ValueError(f"{label} must be {wanted!r} with channel='optimal', got {given!r}")
+                raise ValueError(
+                    f"{label} must be {wanted!r} with channel='optimal', got {given!r}"
+                )
         solved = optimal_channel(bits, epsilon, density)
         return _parameters(solved.channel, solved.codebook, "unbiased", solved.values)
     usual = ("optimized", "unbiased") if channel == "flat" else ("uniform", "identity")
-    decoder = check_option("decoder", usual[1] if decoder is None else decoder, get_args(DecoderName))
+    decoder = check_option(
+        "decoder", usual[1] if decoder is None else decoder, get_args(DecoderName)
+    )
     if channel == "flat" and decoder == "rescaled":
-        raise ValueError("decoder must not be 'rescaled' with channel='flat', got 'rescaled'; use 'unbiased'")
-    words = _codebook(usual[0] if codebook is None else codebook, bits, epsilon, channel, decay, density)
+        raise ValueError(
+            "decoder must not be 'rescaled' with channel='flat', got 'rescaled'; use 'unbiased'"
+        )
+    words = _codebook(
+        usual[0] if codebook is None else codebook,
+        bits,
+        epsilon,
+        channel,
+        decay,
+        density,
+    )
     built: Channel
     if channel == "flat":
         built = channels.flat_channel(bits, epsilon)
@@ -74,7 +102,12 @@ def solve_scalar(
     return _parameters(built, words, decoder, values)
 
 
-def usual_bits(epsilon: float, channel: str, codebook: str | Codebook | None, density: Density | None) -> int:
+def usual_bits(
+    epsilon: float,
+    channel: str,
+    codebook: str | Codebook | None,
+    density: Density | None,
+) -> int:
     """The bits of least error with the flat channel, of one's own codebook, or those of other channels."""
     if isinstance(codebook, Codebook):
         return codebook.bits
@@ -85,12 +118,24 @@ def usual_bits(epsilon: float, channel: str, codebook: str | Codebook | None, de
     least = math.inf
     # More bits are better up to some number, and worse from there on.
     for bits in range(1, _MOST_BITS + 1):
-        words = _codebook("optimized" if codebook is None else codebook, bits, epsilon, channel, "calibrated", density)
-        if len(set(words.values)) < words.size:  # from here on codewords coincide, and more of them change nothing
+        words = _codebook(
+            "optimized" if codebook is None else codebook,
+            bits,
+            epsilon,
+            channel,
+            "calibrated",
+            density,
+        )
+        # from here on codewords coincide, and more of them change nothing
+        if len(set(words.values)) < words.size:
             break
         built = channels.flat_channel(bits, epsilon)
-        tokens = codebooks.token_moments(*codebooks.rounding_moments(words.values, density), density)[0]
-        moment = float(tokens @ built.moments(channels.unbiased_decoder(built, words))[1])
+        tokens = codebooks.token_moments(
+            *codebooks.rounding_moments(words.values, density), density
+        )[0]
+        moment = float(
+            tokens @ built.moments(channels.unbiased_decoder(built, words))[1]
+        )
         if moment >= least:
             break
         best = bits
@@ -99,19 +144,34 @@ def usual_bits(epsilon: float, channel: str, codebook: str | Codebook | None, de
 
 
 def _codebook(
-    codebook: str | Codebook, bits: int, epsilon: float, channel: str, rate: Rate, density: Density
+    codebook: str | Codebook,
+    bits: int,
+    epsilon: float,
+    channel: str,
+    rate: Rate,
+    density: Density,
 ) -> Codebook:
     """The codebook with this name, or the given one."""
     if isinstance(codebook, Codebook):
         if codebook.size != 1 << bits:
             is_power = codebook.size == 1 << codebook.bits
-            remedy = f"pass bits={codebook.bits}" if is_power else "a codeword may stand there twice"
-            raise ValueError(f"codebook must have 2^bits = {1 << bits} codewords, got {codebook.size}; {remedy}")
+            remedy = (
+                f"pass bits={codebook.bits}"
+                if is_power
+                else "a codeword may stand there twice"
+            )
+            raise ValueError(
+                f"codebook must have 2^bits = {1 << bits} codewords, got {codebook.size}; {remedy}"
+            )
         return Codebook("custom", codebook.values)
     check_option("codebook", codebook, get_args(CodebookName)[:-1])
-    if codebook == OPTIMAL or (codebook == "loss-optimal" and channel != "metric-aware"):
+    if codebook == OPTIMAL or (
+        codebook == "loss-optimal" and channel != "metric-aware"
+    ):
         needed = "optimal" if codebook == OPTIMAL else "metric-aware"
-        raise ValueError(f"codebook must not be {codebook!r} unless channel={needed!r}, got channel={channel!r}")
+        raise ValueError(
+            f"codebook must not be {codebook!r} unless channel={needed!r}, got channel={channel!r}"
+        )
     if codebook == "optimized":
         return codebooks.optimized_codebook(bits, epsilon)
     if codebook == "uniform":
@@ -121,11 +181,15 @@ def _codebook(
     return loss_optimal_codebook(bits, density, epsilon, rate)
 
 
-def _parameters(channel: Channel, codebook: Codebook, decoder: str, values: Any) -> dict[str, Any]:
+def _parameters(
+    channel: Channel, codebook: Codebook, decoder: str, values: Any
+) -> dict[str, Any]:
     weights: dict[str, Any]
     if isinstance(channel, FlatChannel):
         weights = {"own": channel.own, "other": channel.other}
     else:
         weights = {"weights": channel.matrix}
     names = {"channel": channel.name, "codebook": codebook.name, "decoder": decoder}
-    return names | {"codebook_values": codebook.values, "decoder_values": values} | weights
+    return (
+        names | {"codebook_values": codebook.values, "decoder_values": values} | weights
+    )

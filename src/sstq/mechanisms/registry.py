@@ -72,8 +72,12 @@ def register(cls: type[Kind]) -> type[Kind]:
         'renamed-frameunit'
         >>> del _REGISTRY["renamed-frameunit"]
     """
-    if not (isinstance(cls, type) and issubclass(cls, Mechanism)) or inspect.isabstract(cls):
-        raise TypeError(f"cls must be a subclass of sstq.Mechanism without abstract methods, got {cls!r}")
+    if not (isinstance(cls, type) and issubclass(cls, Mechanism)) or inspect.isabstract(
+        cls
+    ):
+        raise TypeError(
+            f"cls must be a subclass of sstq.Mechanism without abstract methods, got {cls!r}"
+        )
     if cls.name in list_mechanisms():
         raise ValueError(f"name must be new, got {cls.name!r}, which is taken")
     _REGISTRY[cls.name] = cls
@@ -91,14 +95,18 @@ def mechanism(name: str, **options: Any) -> Mechanism:
     for option in options:
         if option not in known:
             close = did_you_mean(option, known)
-            raise TypeError(f"{name} takes no option {option!r}; it takes {', '.join(known)}{close}")
+            raise TypeError(
+                f"{name} takes no option {option!r}; it takes {', '.join(known)}{close}"
+            )
     for option, parameter in known.items():
         if parameter.default is parameter.empty and option not in options:
             raise TypeError(f"{name} needs the option {option!r}: pass {option}=VALUE")
     return mechanism_class(name)(**options)
 
 
-def from_json(text: str, *, max_frame_size: int | None = None, max_steps: int | None = None) -> Mechanism:
+def from_json(
+    text: str, *, max_frame_size: int | None = None, max_steps: int | None = None
+) -> Mechanism:
     """Read a mechanism from its `to_json`, integer by integer; ValueError for anything else.
 
     A few bytes of JSON can ask for any amount of memory and time, so the size of the frame (by default 40 rows per
@@ -117,7 +125,9 @@ def from_json(text: str, *, max_frame_size: int | None = None, max_steps: int | 
     except ValueError as error:
         raise ValueError(f"the {JSON_FORMAT} is not JSON: {error}") from error
     if not isinstance(data, dict) or data.pop("format", None) != JSON_FORMAT:
-        raise ValueError(f"format must be {JSON_FORMAT!r}, but this JSON is something else")
+        raise ValueError(
+            f"format must be {JSON_FORMAT!r}, but this JSON is something else"
+        )
     version = data.pop("version", None)
     if type(version) is not int or version != JSON_VERSION:
         raise ValueError(
@@ -127,7 +137,11 @@ def from_json(text: str, *, max_frame_size: int | None = None, max_steps: int | 
     return from_values(data, max_frame_size, max_steps)
 
 
-def from_values(data: dict[str, Any], max_frame_size: int | None = None, max_steps: int | None = None) -> Mechanism:
+def from_values(
+    data: dict[str, Any],
+    max_frame_size: int | None = None,
+    max_steps: int | None = None,
+) -> Mechanism:
     """Read a mechanism from JSON values, within the bounds of `from_json`."""
     chosen = mechanism_class(data.pop("mechanism", None))
     solved = chosen.solved_class.from_dict(data)
@@ -136,7 +150,9 @@ def from_values(data: dict[str, Any], max_frame_size: int | None = None, max_ste
         most = given[name] or usual
         size = getattr(solved, name)
         if size > most:
-            raise ValueError(f"{name} must be at most {most}, got {size!r}; pass max_{name}= to allow more")
+            raise ValueError(
+                f"{name} must be at most {most}, got {size!r}; pass max_{name}= to allow more"
+            )
     return chosen.from_solved(solved)
 
 
@@ -164,8 +180,13 @@ def _from_package(name: Any) -> type[Mechanism]:
     if not isinstance(name, str) or name not in _installed():
         known = list_mechanisms()
         close = did_you_mean(name, known)
-        raise ArgumentError("mechanism", f"must be one of {', '.join(map(repr, known))}, got {name!r}{close}")
+        raise ArgumentError(
+            "mechanism",
+            f"must be one of {', '.join(map(repr, known))}, got {name!r}{close}",
+        )
     found = _installed()[name].load()
     if isinstance(found, type) and issubclass(found, Mechanism) and found.name == name:
         return found
-    raise TypeError(f"the entry point {name!r} of {GROUP} must be a sstq.Mechanism of this name, got {found!r}")
+    raise TypeError(
+        f"the entry point {name!r} of {GROUP} must be a sstq.Mechanism of this name, got {found!r}"
+    )

@@ -9,7 +9,16 @@ from collections.abc import Container, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    Self,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 
@@ -47,23 +56,33 @@ Word = Annotated[int, _word, str]
 
 WordTable = Annotated[
     Ints,
-    lambda rows: np.array([[_word(entry) for entry in row] for row in rows], dtype=np.int64),
+    lambda rows: np.array(
+        [[_word(entry) for entry in row] for row in rows], dtype=np.int64
+    ),
     lambda table: [[*map(str, row)] for row in table.tolist()],
 ]
 """A table of integers below 2^63."""
 
-WordList = Annotated[tuple[int, ...], lambda entries: tuple(map(_word, entries)), lambda words: [*map(str, words)]]
+WordList = Annotated[
+    tuple[int, ...],
+    lambda entries: tuple(map(_word, entries)),
+    lambda words: [*map(str, words)],
+]
 """Integers below 2^64."""
 
 Ranges = Annotated[
     tuple[tuple[str, float, float], ...],
-    lambda entries: tuple((name, _number(low), _number(high)) for name, low, high in entries),
+    lambda entries: tuple(
+        (name, _number(low), _number(high)) for name, low, high in entries
+    ),
     lambda ranges: [list(entry) for entry in ranges],
 ]
 """The name, the least and the largest value of each column."""
 
 Values = Annotated[
-    Floats, lambda entries: np.array([_number(entry) for entry in entries]), lambda values: values.tolist()
+    Floats,
+    lambda entries: np.array([_number(entry) for entry in entries]),
+    lambda values: values.tolist(),
 ]
 """Doubles."""
 
@@ -75,12 +94,24 @@ def _read(name: str, value: Any, kind: Any) -> Any:
         return None
     kind = kinds[0]
     if get_origin(kind) is Literal:
-        return value if value in get_args(kind) else check_option(name, value, get_args(kind))
+        return (
+            value
+            if value in get_args(kind)
+            else check_option(name, value, get_args(kind))
+        )
     try:
-        return kind.__metadata__[0](value) if get_origin(kind) is Annotated else _number(value, kind)
+        return (
+            kind.__metadata__[0](value)
+            if get_origin(kind) is Annotated
+            else _number(value, kind)
+        )
     except (TypeError, ValueError, OverflowError) as error:
         wanted = _WANTED.get(kind)
-        problem = f"must be {wanted}, got {value!r}" if wanted else f"must be as JSON has it: {error}"
+        problem = (
+            f"must be {wanted}, got {value!r}"
+            if wanted
+            else f"must be as JSON has it: {error}"
+        )
         raise ValueError(f"{name} {problem}") from error
 
 
@@ -120,14 +151,25 @@ class Solved:
 
     def options(self) -> dict[str, Any]:
         """The fields that differ from their defaults; options of the same name have these values."""
-        values = ((field.default, field.name, getattr(self, field.name)) for field in fields(self))
-        return {name: value for default, name, value in values if type(value) is not type(default) or value != default}
+        values = (
+            (field.default, field.name, getattr(self, field.name))
+            for field in fields(self)
+        )
+        return {
+            name: value
+            for default, name, value in values
+            if type(value) is not type(default) or value != default
+        }
 
     def to_dict(self, only: Container[str] | None = None) -> dict[str, Any]:
         """Return the fields as JSON values, or only those of these names."""
         kinds = self._kinds()
         values = Solved.options(self).items()
-        return {name: _write(value, kinds[name]) for name, value in values if only is None or name in only}
+        return {
+            name: _write(value, kinds[name])
+            for name, value in values
+            if only is None or name in only
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -136,9 +178,19 @@ class Solved:
         if missing := sorted(required - data.keys()):
             raise ValueError(f"the JSON is incomplete: fields {missing} are missing")
         kinds = cls._kinds()
-        read = cls(**{name: _read(name, data[name], kind) for name, kind in kinds.items() if name in data})
+        read = cls(
+            **{
+                name: _read(name, data[name], kind)
+                for name, kind in kinds.items()
+                if name in data
+            }
+        )
         written = read.to_dict()
-        wrong = data.keys() ^ written.keys() | {name for name in data if written.get(name) != data[name]}
+        wrong = data.keys() ^ written.keys() | {
+            name for name in data if written.get(name) != data[name]
+        }
         if wrong:
-            raise ValueError(f"the JSON has unknown or inconsistent fields: {sorted(wrong)}")
+            raise ValueError(
+                f"the JSON has unknown or inconsistent fields: {sorted(wrong)}"
+            )
         return read

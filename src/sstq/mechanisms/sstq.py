@@ -23,7 +23,13 @@ from sstq.inputs.bounds import read_ranges
 from sstq.inputs.trial_vectors import typical_vector
 from sstq.mechanisms import parts
 from sstq.mechanisms.base import Batch, Columns, ExpectedError, Rows
-from sstq.mechanisms.framed import FrameName, KashinMechanism, KashinSolved, Recipe, solve_kashin
+from sstq.mechanisms.framed import (
+    FrameName,
+    KashinMechanism,
+    KashinSolved,
+    Recipe,
+    solve_kashin,
+)
 from sstq.mechanisms.solved import Ranges, Values, Word, WordTable
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column, Field, Layout
@@ -62,7 +68,11 @@ class SSTQSolved(KashinSolved):
 
     def options(self) -> dict[str, Any]:
         """Codewords of one's own are an option."""
-        codewords = {"codebook": self.codebook_values.tolist()} if self.codebook == "custom" else {}
+        codewords = (
+            {"codebook": self.codebook_values.tolist()}
+            if self.codebook == "custom"
+            else {}
+        )
         return super().options() | codewords
 
 
@@ -108,7 +118,11 @@ class SSTQ(KashinMechanism):
         "SSTQ flat, 4 bits, paper's recipe": {"bits": 4, "kashin": "paper"},
         "SSTQ optimal, 4 bits": {"bits": 4, "channel": "optimal"},
         "SSTQ metric-aware, 4 bits": {"bits": 4, "channel": "metric-aware"},
-        "SSTQ metric-aware, 2 bits, unbiased": {"bits": 2, "channel": "metric-aware", "decoder": "unbiased"},
+        "SSTQ metric-aware, 2 bits, unbiased": {
+            "bits": 2,
+            "channel": "metric-aware",
+            "decoder": "unbiased",
+        },
     }
 
     solved_class = SSTQSolved
@@ -139,29 +153,57 @@ class SSTQ(KashinMechanism):
         common = self.checked(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
         shown: dict[str, Any] = {}
         if isinstance(frame, Frame):
-            frame, frame_size, frame_seed = _frame_options(frame, common["dim"], frame_size, frame_seed)
-            shown |= {"frame": frame, "frame_size": frame_size, "frame_seed": frame_seed}
+            frame, frame_size, frame_seed = _frame_options(
+                frame, common["dim"], frame_size, frame_seed
+            )
+            shown |= {
+                "frame": frame,
+                "frame_size": frame_size,
+                "frame_seed": frame_seed,
+            }
         if codebook is not None and not isinstance(codebook, str):
-            codebook = codebook if isinstance(codebook, Codebook) else _given_codebook(codebook)
+            codebook = (
+                codebook
+                if isinstance(codebook, Codebook)
+                else _given_codebook(codebook)
+            )
             shown["codebook"] = codebook.values.tolist()
         if bounds is not None:
             bounds = read_ranges(bounds, common["dim"])
             shown["bounds"] = {name: (low, high) for name, low, high in bounds}
-        framed, chosen, recipe = solve_kashin(common["dim"], frame_size, frame_seed, level, steps, str(frame), kashin)
-        density = Density.kashin(recipe.bound(chosen), chosen.redundancy) if recipe.exact else None
+        framed, chosen, recipe = solve_kashin(
+            common["dim"], frame_size, frame_seed, level, steps, str(frame), kashin
+        )
+        density = (
+            Density.kashin(recipe.bound(chosen), chosen.redundancy)
+            if recipe.exact
+            else None
+        )
         if bits is None:
             bits = parts.usual_bits(common["epsilon"], channel, codebook, density)
         common |= self.checked(bits=bits)
-        scalar = parts.solve_scalar(common["bits"], common["epsilon"], channel, codebook, decoder, rate, density)
-        self.settle(given, SSTQSolved(**common, **framed, **scalar, coin="private", bounds=bounds), **shown)
+        scalar = parts.solve_scalar(
+            common["bits"], common["epsilon"], channel, codebook, decoder, rate, density
+        )
+        self.settle(
+            given,
+            SSTQSolved(**common, **framed, **scalar, coin="private", bounds=bounds),
+            **shown,
+        )
 
     def check_solved(self) -> None:
         """Refuse a channel, a codebook and decoding values that do not belong together."""
         values = self.decoding_values
         words = self.codebook.values
         codes = 1 << self.bits
-        if values.ndim != 1 or not np.all(np.abs(values) <= _LARGEST_VALUE) or not values.any():
-            raise ValueError(f"decoder values must be numbers up to {_LARGEST_VALUE:g} in magnitude, not all zero")
+        if (
+            values.ndim != 1
+            or not np.all(np.abs(values) <= _LARGEST_VALUE)
+            or not values.any()
+        ):
+            raise ValueError(
+                f"decoder values must be numbers up to {_LARGEST_VALUE:g} in magnitude, not all zero"
+            )
         inputs, outputs = self.channel.shape
         tokens = inputs if self.channel.name == OPTIMAL else codes
         if not inputs == len(words) == tokens or not outputs == len(values) == codes:
@@ -170,8 +212,13 @@ class SSTQ(KashinMechanism):
                 f"from {inputs} to {outputs}, {len(words)} codewords and {len(values)} decoded values"
             )
         if OPTIMAL in (self.channel.name, self.codebook.name):
-            if not self.channel.name == self.codebook.name == OPTIMAL or self.decoder != "unbiased":
-                raise ValueError("the optimal channel, its codebook and its unbiased decoder belong together")
+            if (
+                not self.channel.name == self.codebook.name == OPTIMAL
+                or self.decoder != "unbiased"
+            ):
+                raise ValueError(
+                    "the optimal channel, its codebook and its unbiased decoder belong together"
+                )
             check_unbiased(self.channel, self.codebook, values)
         if self.decoder == "unbiased":
             off = self.channel.moments(values)[0] - words
@@ -179,19 +226,29 @@ class SSTQ(KashinMechanism):
             # The last codeword is 1, so the last value is the factor.
             factor = 1.0 if self.decoder == "identity" else float(values[-1])
             if not factor > 0:
-                raise ValueError(f"decoder 'rescaled' must have a positive factor, got {factor:g}")
+                raise ValueError(
+                    f"decoder 'rescaled' must have a positive factor, got {factor:g}"
+                )
             off = values / factor - words
         if not np.abs(off).max() <= RESIDUAL_MAX:
             wrong = f"got values that differ by {np.abs(off).max():g}"
-            raise ValueError(f"decoder {self.decoder!r} must have its own values, {wrong}")
+            raise ValueError(
+                f"decoder {self.decoder!r} must have its own values, {wrong}"
+            )
 
     @cached_property
     def channel(self) -> Channel:
         """The channel, whose weights are checked exactly when it is made."""
         solved = self.solved
         if solved.channel != "flat":
-            if solved.weights is None or solved.own is not None or solved.other is not None:
-                raise ValueError(f"channel={solved.channel!r} must have weights, and neither own nor other")
+            if (
+                solved.weights is None
+                or solved.own is not None
+                or solved.other is not None
+            ):
+                raise ValueError(
+                    f"channel={solved.channel!r} must have weights, and neither own nor other"
+                )
             return TableChannel(solved.channel, self.epsilon, solved.weights)
         if solved.own is None or solved.other is None or solved.weights is not None:
             raise ValueError("channel='flat' must have own and other, and no weights")
@@ -222,7 +279,9 @@ class SSTQ(KashinMechanism):
     @cached_property
     def estimator(self) -> FrameEstimator:
         """Sums of the decoding values of every coordinate."""
-        return FrameEstimator(self, self.frame, self.decoding_values, self.bound, _index_and_code)
+        return FrameEstimator(
+            self, self.frame, self.decoding_values, self.bound, _index_and_code
+        )
 
     @property
     def decoder_bias(self) -> float:
@@ -250,7 +309,9 @@ class SSTQ(KashinMechanism):
         words = batch.words
         index = streams.multiply_shift(words[:, 0], self.frame.size)
         coordinate = self._coefficients(batch, index[:, None])[:, 0].astype(np.float64)
-        token = stochastic_round(self.codebook.values, coordinate, unit_interval(words[:, 1]))
+        token = stochastic_round(
+            self.codebook.values, coordinate, unit_interval(words[:, 1])
+        )
         return self.channel.sample(token, channel_words(words[:, 2])), index
 
     def check_messages(self, messages: Messages) -> None:
@@ -260,7 +321,9 @@ class SSTQ(KashinMechanism):
             return
         code = messages.column("code")
         for row in np.flatnonzero(~used[code]):
-            raise ValueError(f"message {row}: code {code[row]} is never sent by this channel")
+            raise ValueError(
+                f"message {row}: code {code[row]} is never sent by this channel"
+            )
 
     def largest_message(self) -> float:
         """Attained, up to rounding."""
@@ -276,7 +339,9 @@ class SSTQ(KashinMechanism):
         """Exact, by enumeration of coordinates, tokens and codes."""
         first, second = self._message_moments(rows)
         mean = np.asarray(self.frame.synthesize(first), dtype=np.float64)
-        power = self.dim**2 / self.frame.size * (second @ self.frame.squared_row_norms())
+        power = (
+            self.dim**2 / self.frame.size * (second @ self.frame.squared_row_norms())
+        )
         return mean, power - np.sum(mean**2, axis=1)
 
     def error_of_typical(self, clients: int) -> ExpectedError:
@@ -286,19 +351,27 @@ class SSTQ(KashinMechanism):
         """
         share = 1 << max(0, (self.dim // _TYPICAL_DIM).bit_length() - 1)
         if share == 1:
-            return self.expected_mse(typical_vector(self.dim, self.clip), clients=clients)
+            return self.expected_mse(
+                typical_vector(self.dim, self.clip), clients=clients
+            )
         dim = self.dim // share
         size = self.frame.size // share
-        solved = replace(self.solved, dim=dim, frame_size=size, frame_seed=0, messages=1)
+        solved = replace(
+            self.solved, dim=dim, frame_size=size, frame_seed=0, messages=1
+        )
         small = SSTQ.from_solved(solved)
         error = _error_of(small)
         power = (error.variance + self.clip**2) * self.dim / dim
-        return replace(error, variance=(power - self.clip**2) / (clients * self.messages))
+        return replace(
+            error, variance=(power - self.clip**2) / (clients * self.messages)
+        )
 
     def _message_moments(self, rows: Rows) -> tuple[Floats, Floats]:
         """E[w] and E[w²] of a message in every coordinate of each row, both (n, N)."""
         coordinates, _ = represent(self.frame, self.kashin, self.unit_ball(rows))
-        lower, weight = interpolation(self.codebook.values, coordinates.astype(np.float64))
+        lower, weight = interpolation(
+            self.codebook.values, coordinates.astype(np.float64)
+        )
         upper = np.minimum(lower + 1, len(self.codebook.values) - 1)
         first, second = self.channel.moments(self.decoding_values)
         mean = first[lower] + weight * (first[upper] - first[lower])
@@ -310,14 +383,24 @@ def _index_and_code(messages: Messages) -> tuple[Column, Column]:
     return messages.column("index"), messages.column("code")
 
 
-def _frame_options(frame: Frame, dim: int, size: int | None, seed: int) -> tuple[Any, int, int]:
+def _frame_options(
+    frame: Frame, dim: int, size: int | None, seed: int
+) -> tuple[Any, int, int]:
     """The name, size and seed of a frame, which JSON holds."""
     if frame.dim != dim:
-        raise ArgumentError("frame", f"must have dim = {dim}, got a frame of dim = {frame.dim}")
+        raise ArgumentError(
+            "frame", f"must have dim = {dim}, got a frame of dim = {frame.dim}"
+        )
     if (size not in (None, frame.size)) or seed not in (0, frame.seed):
-        raise ArgumentError("frame_size", "and frame_seed must be left out with a frame, which has its own")
+        raise ArgumentError(
+            "frame_size",
+            "and frame_seed must be left out with a frame, which has its own",
+        )
     if frame != FRAMES[frame.name](dim, frame.size, frame.seed):
-        raise ArgumentError("frame", f"must be a Hadamard frame of one round, or another frame of sstq, got {frame!r}")
+        raise ArgumentError(
+            "frame",
+            f"must be a Hadamard frame of one round, or another frame of sstq, got {frame!r}",
+        )
     return frame.name, frame.size, frame.seed
 
 
@@ -325,7 +408,9 @@ def _given_codebook(values: ArrayLike) -> Codebook:
     try:
         return Codebook("custom", np.asarray(values, dtype=np.float64))
     except (TypeError, ValueError) as error:
-        raise ArgumentError("codebook", f"must be a name, a Codebook or codewords from -1 to 1: {error}") from error
+        raise ArgumentError(
+            "codebook", f"must be a name, a Codebook or codewords from -1 to 1: {error}"
+        ) from error
 
 
 @lru_cache(maxsize=64)

@@ -34,7 +34,9 @@ _TIE = 1e-9  # variances this near to each other differ by rounding only
 
 def prime_at_least(number: int) -> int:
     """The least prime from that number on."""
-    while number < 2 or any(number % divisor == 0 for divisor in range(2, math.isqrt(number) + 1)):
+    while number < 2 or any(
+        number % divisor == 0 for divisor in range(2, math.isqrt(number) + 1)
+    ):
         number += 1
     return number
 
@@ -57,9 +59,13 @@ class HitRates(NamedTuple):
 
     def total_variance(self, categories: int) -> float:
         """The variances of all shares from one message: their sum is the same whatever category a person holds."""
-        return (self.own * (1 - self.own) + (categories - 1) * self.other * (1 - self.other)) / self.gap**2
+        return (
+            self.own * (1 - self.own) + (categories - 1) * self.other * (1 - self.other)
+        ) / self.gap**2
 
-    def shares(self, hits: Floats | Ints, count: int, spread: Floats | None = None) -> tuple[Floats, Floats]:
+    def shares(
+        self, hits: Floats | Ints, count: int, spread: Floats | None = None
+    ) -> tuple[Floats, Floats]:
         """Shares and their standard errors, from how many of `count` messages hit each; nan for no message.
 
         Independent messages leave the variance of a binomial, whose true rate is between those of the person's category
@@ -70,7 +76,11 @@ class HitRates(NamedTuple):
             return np.full(len(hits), np.nan), np.full(len(hits), np.nan)
         rate = hits / count
         likely = np.clip(rate, self.other, self.own)
-        variance = likely * (1 - likely) / (count - 1) if count > 1 else np.full(len(hits), np.nan)
+        variance = (
+            likely * (1 - likely) / (count - 1)
+            if count > 1
+            else np.full(len(hits), np.nan)
+        )
         if spread is not None:
             variance = np.maximum(variance, spread / count**2)
         return (rate - self.other) / self.gap, np.sqrt(variance) / self.gap
@@ -109,7 +119,11 @@ class _Sets:
         own = self.rates.own
         others = self.points - 1
         more = self.width - 1
-        pair = (own * (more - 1) + (1 - own) * self.width) * more / (others * max(1, others - 1))
+        pair = (
+            (own * (more - 1) + (1 - own) * self.width)
+            * more
+            / (others * max(1, others - 1))
+        )
         return HitLaw(self.rates, own * more / others, pair)
 
 
@@ -133,7 +147,11 @@ class AffineSets(_Sets):
     @property
     def slots(self) -> int:
         """The multipliers that one frame has room for."""
-        return self.multipliers if self.room is None else min(self.multipliers, self.room // self.points)
+        return (
+            self.multipliers
+            if self.room is None
+            else min(self.multipliers, self.room // self.points)
+        )
 
     @property
     def codes(self) -> int:
@@ -144,13 +162,21 @@ class AffineSets(_Sets):
         """The multiplier of each frame·slots + slot."""
         if self.slots == self.multipliers:
             return pair % self.slots + 1
-        return streams.indices_of(self.seed, "shares", pair.astype(np.uint64), self.multipliers) + 1
+        return (
+            streams.indices_of(
+                self.seed, "shares", pair.astype(np.uint64), self.multipliers
+            )
+            + 1
+        )
 
     def encode(self, labels: Ints, words: Words, frame: Ints | int = 0) -> Ints:
         """The messages of some people, from three secret words each: a slot from the first, and t by the draw."""
         slot = streams.multiply_shift(words[:, 0], self.slots)
         turned = self._multiplier(frame * self.slots + slot) * labels
-        return slot * self.points + (turned - self.draw.places(words[:, 1:3])) % self.points
+        return (
+            slot * self.points
+            + (turned - self.draw.places(words[:, 1:3])) % self.points
+        )
 
     def held(self, codes: Ints, categories: Ints) -> Bools:
         """Whether the set of each message holds each of these categories, (n, categories)."""
@@ -160,9 +186,17 @@ class AffineSets(_Sets):
 
     def hits(self, codes: Ints, counts: Ints) -> Floats:
         """How many of these messages hold each category, (categories,), by the shorter of two ways."""
-        if len(codes) * self.width < min(len(codes), self.multipliers) * self.categories:
+        if (
+            len(codes) * self.width
+            < min(len(codes), self.multipliers) * self.categories
+        ):
             return self._listed_hits(codes, counts)
-        return np.asarray(sum((hits.sum(axis=0) for hits, _ in self._hits(codes, counts)), np.zeros(self.categories)))
+        return np.asarray(
+            sum(
+                (hits.sum(axis=0) for hits, _ in self._hits(codes, counts)),
+                np.zeros(self.categories),
+            )
+        )
 
     def _listed_hits(self, codes: Ints, counts: Ints) -> Floats:
         """The hits, by listing the members of each set: h = (t + j)/a mod P for j < w."""
@@ -170,7 +204,9 @@ class AffineSets(_Sets):
         pairs, which = np.unique(pair, return_inverse=True)
         inverses = [pow(int(a), -1, self.points) for a in self._multiplier(pairs)]
         step = np.array(inverses, dtype=np.int64)[which]
-        members = kernels.count_walks(step * place % self.points, step, counts, self.width, self.points)
+        members = kernels.count_walks(
+            step * place % self.points, step, counts, self.width, self.points
+        )
         return members[: self.categories].astype(np.float64)
 
     def spread(self, codes: Ints, counts: Ints) -> Floats | None:
@@ -205,7 +241,9 @@ class AffineSets(_Sets):
         order = np.argsort(pair, kind="stable")
         place = place[order]
         count = counts[order]
-        pairs, starts, which = np.unique(pair[order], return_index=True, return_inverse=True)
+        pairs, starts, which = np.unique(
+            pair[order], return_index=True, return_inverse=True
+        )
         starts = np.append(starts, len(pair))
         for part in row_chunks(len(pairs), 4 * size):
             here = slice(starts[part.start], starts[part.stop])
@@ -240,7 +278,9 @@ class WholeSets(_Sets):
         members = np.empty((len(numbers), width), dtype=np.int64)
         for i in range(width, 0, -1):
             # The largest c with C(c, i) ≤ number.
-            members[:, i - 1] = np.searchsorted(self._ways[i], numbers, side="right") - 1
+            members[:, i - 1] = (
+                np.searchsorted(self._ways[i], numbers, side="right") - 1
+            )
             numbers = numbers - self._ways[i, members[:, i - 1]]
         return members
 
@@ -251,9 +291,15 @@ class WholeSets(_Sets):
         for inside in (True, False):
             who = np.flatnonzero((places < self.draw.inside) == inside)
             label = labels[who, None]
-            others = self._members(places[who] - (0 if inside else self.draw.inside), self.width - inside)
+            others = self._members(
+                places[who] - (0 if inside else self.draw.inside), self.width - inside
+            )
             others += others >= label
-            members = np.sort(np.concatenate([others, label], axis=1), axis=1) if inside else others
+            members = (
+                np.sort(np.concatenate([others, label], axis=1), axis=1)
+                if inside
+                else others
+            )
             codes[who] = self._ways[np.arange(1, self.width + 1), members].sum(axis=1)
         return codes
 
@@ -269,7 +315,9 @@ class WholeSets(_Sets):
         hits = np.zeros(self.categories)
         for part in row_chunks(len(codes), 4 * self.width):
             members = self._members(codes[part], self.width)
-            hits += np.bincount(members.ravel(), np.repeat(counts[part], self.width), self.categories)
+            hits += np.bincount(
+                members.ravel(), np.repeat(counts[part], self.width), self.categories
+            )
         return hits
 
 
@@ -283,7 +331,10 @@ def sets_of(categories: int, draw: KClosest) -> Sets:
     # C(k, w) is no prime for 1 < w ≤ k/2, and is at least 2^w.
     if 1 <= width <= min(categories / 2, _MOST_BITS):
         number = math.comb(categories, width)
-        if (draw.size, draw.inside) == (number, number * width // categories) and number <= 1 << _MOST_BITS:
+        if (draw.size, draw.inside) == (
+            number,
+            number * width // categories,
+        ) and number <= 1 << _MOST_BITS:
             return WholeSets(categories, draw, categories, width)
     if draw.size != prime or draw.inside == 1:
         raise ValueError(
@@ -299,13 +350,18 @@ def best_sets(epsilon: float, categories: int) -> Sets:
     # The best w is near points/(e^ε + 1).
     near = int(prime / (math.exp(epsilon) + 1))
     tried = []
-    kinds = [(prime, prime * (prime // 2), prime, width) for width in range(max(2, near - 1), min(near + 3, prime))]
+    kinds = [
+        (prime, prime * (prime // 2), prime, width)
+        for width in range(max(2, near - 1), min(near + 3, prime))
+    ]
     for width in range(1, min(near + 2, categories // 2) + 1):
         if (number := math.comb(categories, width)) > 1 << _MOST_BITS:
             break
         kinds.append((categories, number, number, width))
     for points, codes, size, width in kinds:
-        rates = rates_of(1 / (1 + (points / width - 1) * math.exp(-epsilon)), points, width)
+        rates = rates_of(
+            1 / (1 + (points / width - 1) * math.exp(-epsilon)), points, width
+        )
         variance = rates.total_variance(categories)
         tried.append((variance, (codes - 1).bit_length(), size, size * width // points))
     least = min(tried)[0] * (1 + _TIE)
@@ -318,12 +374,22 @@ def affine_draw(epsilon: float, categories: int) -> KClosest:
     size = prime_at_least(categories)
     # The optimum is near P/(e^ε + 1).
     least = min(max(1, int(size / (math.exp(epsilon) + 1))), size - 1)
-    draws = [whole_budget(epsilon, size, inside) for inside in range(least, min(least + 2, size))]
-    return min(draws, key=lambda draw: AffineSets(categories, draw, size, draw.inside).rates.variance_at(0.0))
+    draws = [
+        whole_budget(epsilon, size, inside)
+        for inside in range(least, min(least + 2, size))
+    ]
+    return min(
+        draws,
+        key=lambda draw: AffineSets(
+            categories, draw, size, draw.inside
+        ).rates.variance_at(0.0),
+    )
 
 
 def onto_simplex(shares: Floats) -> Floats:
     """The nearest shares that are not negative and sum to 1."""
     ordered = np.sort(shares)[::-1]
     excess = (np.cumsum(ordered) - 1) / np.arange(1, len(ordered) + 1)
-    return np.asarray(np.maximum(shares - excess[np.flatnonzero(ordered > excess)[-1]], 0.0))
+    return np.asarray(
+        np.maximum(shares - excess[np.flatnonzero(ordered > excess)[-1]], 0.0)
+    )

@@ -60,7 +60,9 @@ class KClosest:
     def probabilities(self) -> tuple[float, float]:
         """The probabilities of one candidate inside and of one outside."""
         outside = self.size - self.inside
-        return self.threshold / TOTAL / self.inside, (TOTAL - self.threshold) / TOTAL / outside
+        return self.threshold / TOTAL / self.inside, (
+            TOTAL - self.threshold
+        ) / TOTAL / outside
 
 
 def whole_budget(epsilon: float, size: int, inside: int) -> KClosest:
@@ -71,4 +73,6 @@ def whole_budget(epsilon: float, size: int, inside: int) -> KClosest:
     upper = -(-TOTAL // inside)
     lower = TOTAL // (size - inside)
     bound = exp_lower(epsilon)
-    return KClosest(size, inside, math.floor(bound * TOTAL * lower / (upper + bound * lower)))
+    return KClosest(
+        size, inside, math.floor(bound * TOTAL * lower / (upper + bound * lower))
+    )

@@ -41,7 +41,9 @@ class Messages:
     def __getitem__(self, part: slice | NDArray[Any]) -> Self:
         """Return some of the messages: a slice, an array of their positions, or one of booleans."""
         if not isinstance(part, slice | np.ndarray):
-            raise TypeError(f"index must be a slice such as messages[i : i + 1], got {type(part).__name__}")
+            raise TypeError(
+                f"index must be a slice such as messages[i : i + 1], got {type(part).__name__}"
+            )
         labels = None if self.labels is None else self.labels[part]
         columns = tuple(np.ascontiguousarray(column[part]) for column in self.columns)
         return replace(self, columns=columns, labels=labels)
@@ -70,7 +72,10 @@ class Messages:
             return first
         if any(batch.digest != first.digest for batch in batches):
             raise ValueError("messages of different mechanisms cannot be joined")
-        columns = tuple(np.concatenate(parts) for parts in zip(*(batch.columns for batch in batches), strict=True))
+        columns = tuple(
+            np.concatenate(parts)
+            for parts in zip(*(batch.columns for batch in batches), strict=True)
+        )
         labelled = [batch.labels for batch in batches if batch.labels is not None]
         if labelled and len(labelled) < len(batches):
             raise ValueError("messages with and without labels cannot be joined")
@@ -104,7 +109,9 @@ class MessageReader(Protocol):
     def digest(self) -> str:
         """The fingerprint of the mechanism."""
 
-    def messages_from_columns(self, columns: tuple[Column, ...], simulated: bool) -> Messages:
+    def messages_from_columns(
+        self, columns: tuple[Column, ...], simulated: bool
+    ) -> Messages:
         """Build messages from the values of their fields; ValueError for values out of range."""
 
 

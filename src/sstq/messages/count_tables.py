@@ -17,7 +17,9 @@ _DUCKDB = b"DUCK"
 _DUCKDB_AT = 8
 
 
-def read_count_table(path: str, query: str | None = None, text: str | None = None) -> Any:
+def read_count_table(
+    path: str, query: str | None = None, text: str | None = None
+) -> Any:
     """Read a table of counts as columns by name; the values of the column `text` of a CSV file stay as they are."""
     with open_object(path) if "://" in path else open(path, "rb") as file:
         start = file.read(16)
@@ -25,13 +27,17 @@ def read_count_table(path: str, query: str | None = None, text: str | None = Non
         database = start == _SQLITE or start[_DUCKDB_AT:].startswith(_DUCKDB)
         if database != (query is not None):
             what = "one" if database else "none"
-            raise ArgumentError("query", f"reads a DuckDB or SQLite database; {path} is {what}")
+            raise ArgumentError(
+                "query", f"reads a DuckDB or SQLite database; {path} is {what}"
+            )
         if start.startswith(MAGIC):
             with open_parquet(file) as table:
                 return table.read()
         if query is None:
             return _read_csv(file.read(), path, text)
-    return _query_sqlite(path, query) if start == _SQLITE else _query_duckdb(path, query)
+    return (
+        _query_sqlite(path, query) if start == _SQLITE else _query_duckdb(path, query)
+    )
 
 
 def _query_sqlite(path: str, query: str) -> dict[str, list[Any]]:
@@ -50,7 +56,9 @@ def _query_sqlite(path: str, query: str) -> dict[str, list[Any]]:
 def _table(names: list[str], rows: list[Any], path: str) -> dict[str, list[Any]]:
     """Rows as columns by name; ValueError for two of one name."""
     if len(set(names)) < len(names):
-        raise ValueError(f"{path}: columns must have distinct names, got {', '.join(names)}")
+        raise ValueError(
+            f"{path}: columns must have distinct names, got {', '.join(names)}"
+        )
     return {name: [row[at] for row in rows] for at, name in enumerate(names)}
 
 
@@ -71,11 +79,18 @@ def _read_csv(raw: bytes, path: str, text: str | None) -> dict[str, list[Any]]:
     try:
         rows = list(csv.reader(io.StringIO(raw.decode("utf-8-sig"))))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} must be a Parquet or CSV file of counts: {error}") from error
+        raise ValueError(
+            f"{path} must be a Parquet or CSV file of counts: {error}"
+        ) from error
     if not rows or any(len(row) != len(rows[0]) for row in rows):
-        raise ValueError(f"{path} must be a CSV file with a header and as many fields in every line")
+        raise ValueError(
+            f"{path} must be a CSV file with a header and as many fields in every line"
+        )
     columns = _table(rows[0], rows[1:], path)
-    return {name: values if name == text else [_integer(value) for value in values] for name, values in columns.items()}
+    return {
+        name: values if name == text else [_integer(value) for value in values]
+        for name, values in columns.items()
+    }
 
 
 def _integer(text: str) -> int | str:

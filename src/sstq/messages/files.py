@@ -57,7 +57,9 @@ def write_messages(
         if Path(path).name.lower().endswith(parquet.SUFFIXES):
             return parquet.write(file, first, blocks, by)
         if by is not None:
-            raise ValueError(f"path must end in .parquet for labels by {by}, got {os.fspath(path)}")
+            raise ValueError(
+                f"path must end in .parquet for labels by {by}, got {os.fspath(path)}"
+            )
         return _write_framed(file, first, blocks)
 
 
@@ -68,7 +70,9 @@ class MessageFile:
     file: BinaryIO
     info: MessageFileInfo
 
-    def read(self, mechanism: MessageReader, by: str | None = None) -> Iterator[Messages]:
+    def read(
+        self, mechanism: MessageReader, by: str | None = None
+    ) -> Iterator[Messages]:
         """Iterate over the messages, as `read_messages` does."""
         name = self.file.name
         info = self.info
@@ -76,9 +80,17 @@ class MessageFile:
             digests = f"digest {info.digest[:16]}…, expected {mechanism.digest()[:16]}…"
             raise ValueError(f"{name} holds messages of another mechanism: {digests}")
         if info.kind == "parquet":
-            return parquet.read(self.file, mechanism, info, block_messages(mechanism.layout.message_bits), by)
+            return parquet.read(
+                self.file,
+                mechanism,
+                info,
+                block_messages(mechanism.layout.message_bits),
+                by,
+            )
         if by is not None:
-            raise ValueError(f"{name} has no column {by!r}: only Parquet files have columns beside the messages")
+            raise ValueError(
+                f"{name} has no column {by!r}: only Parquet files have columns beside the messages"
+            )
         return _read_framed(self.file, mechanism, info)
 
 
@@ -96,14 +108,26 @@ def open_messages(path: str | os.PathLike[str]) -> Iterator[MessageFile]:
         elif start == MAGIC and not remote:
             yield MessageFile(file, _describe_framed(file))
         else:
-            wanted = "must be Parquet to be read from an object store" if remote else "is not a message file"
+            wanted = (
+                "must be Parquet to be read from an object store"
+                if remote
+                else "is not a message file"
+            )
             raise ValueError(f"{name} {wanted}: unknown header")
         after = before and os.fstat(file.fileno())
-    if before and after and (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
-        raise ValueError(f"{name} changed while it was read; none of its messages were added")
+    if (
+        before
+        and after
+        and (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns)
+    ):
+        raise ValueError(
+            f"{name} changed while it was read; none of its messages were added"
+        )
 
 
-def read_messages(path: str | os.PathLike[str], mechanism: MessageReader, by: str | None = None) -> Iterator[Messages]:
+def read_messages(
+    path: str | os.PathLike[str], mechanism: MessageReader, by: str | None = None
+) -> Iterator[Messages]:
     """Iterate over the messages of a file, one batch at a time in bounded memory.
 
     With `by`, a column of a Parquet file, the messages have its text as their `labels`.
@@ -135,7 +159,9 @@ def _in_blocks(first: Messages, others: Iterable[Messages]) -> Iterator[Messages
     size = block_messages(first.layout.message_bits)
     for batch in chain([first], others):
         if (batch.digest, batch.simulated) != (first.digest, first.simulated):
-            raise ValueError("a file must hold messages of one mechanism, either all simulated or none")
+            raise ValueError(
+                "a file must hold messages of one mechanism, either all simulated or none"
+            )
         while length + len(batch) >= size:
             head = batch[: size - length]
             batch = batch[size - length :]
@@ -155,22 +181,43 @@ def _describe_framed(file: BinaryIO) -> MessageFileInfo:
     header = file.read(_HEADER_BYTES)
     size = os.fstat(file.fileno()).st_size
     if len(header) < _HEADER_BYTES:
-        raise ValueError(f"{name} is truncated in its header: {_HEADER_BYTES} bytes expected, got {len(header)}")
-    _, version, flags, width, count, digest, file_id, block = _HEADER.unpack_from(header)
+        raise ValueError(
+            f"{name} is truncated in its header: {_HEADER_BYTES} bytes expected, got {len(header)}"
+        )
+    _, version, flags, width, count, digest, file_id, block = _HEADER.unpack_from(
+        header
+    )
     if version != VERSION:
-        raise ValueError(f"{name} has version {version} of the message format; this library reads version {VERSION}")
+        raise ValueError(
+            f"{name} has version {version} of the message format; this library reads version {VERSION}"
+        )
     if header[_HEADER.size :] != _crc(header[: _HEADER.size]):
-        raise ValueError(f"{name} is damaged: the checksum of its header (bytes 0–{_HEADER.size - 1}) does not match")
+        raise ValueError(
+            f"{name} is damaged: the checksum of its header (bytes 0–{_HEADER.size - 1}) does not match"
+        )
     sound = 1 <= block <= BLOCK_MESSAGES and (block == 1 or block * width <= BLOCK_BITS)
     if width < 1 or not sound or flags > _SIMULATED:
-        raise ValueError(f"{name} has an invalid header: flags {flags}, {width} bits, blocks of {block}")
-    info = MessageFileInfo("framed", version, digest.hex(), count, width, flags == _SIMULATED, file_id.hex(), block)
+        raise ValueError(
+            f"{name} has an invalid header: flags {flags}, {width} bits, blocks of {block}"
+        )
+    info = MessageFileInfo(
+        "framed",
+        version,
+        digest.hex(),
+        count,
+        width,
+        flags == _SIMULATED,
+        file_id.hex(),
+        block,
+    )
     full, rest = divmod(count, block)
     expected = _HEADER_BYTES + full * (_block_bytes(info, block) + _CRC_BYTES)
     expected += _block_bytes(info, rest) + _CRC_BYTES if rest else 0
     if size != expected:
         problem = "truncated" if size < expected else "too long"
-        raise ValueError(f"{name} is {problem}: {count} messages take {expected} bytes, the file has {size}")
+        raise ValueError(
+            f"{name} is {problem}: {count} messages take {expected} bytes, the file has {size}"
+        )
     return info
 
 
@@ -185,13 +232,24 @@ def _write_framed(file: BinaryIO, first: Messages, blocks: Iterable[Messages]) -
     flags = _SIMULATED * first.simulated
     width = first.layout.message_bits
     digest = bytes.fromhex(first.digest)
-    header = _HEADER.pack(MAGIC, VERSION, flags, width, count, digest, os.urandom(16), block_messages(width))
+    header = _HEADER.pack(
+        MAGIC,
+        VERSION,
+        flags,
+        width,
+        count,
+        digest,
+        os.urandom(16),
+        block_messages(width),
+    )
     file.seek(0)
     file.write(header + _crc(header))
     return count
 
 
-def _read_framed(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo) -> Iterator[Messages]:
+def _read_framed(
+    file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo
+) -> Iterator[Messages]:
     """Iterate over the messages, one block at a time; ValueError, with the position, for damage or bad values."""
     file.seek(_HEADER_BYTES)
     for number, start in enumerate(range(0, info.count, info.block_messages)):
@@ -204,7 +262,9 @@ def _read_framed(file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo
         if checksum != _block_crc(number, data):
             raise ValueError(f"{place}: damaged, the checksum does not match")
         try:
-            yield mechanism.messages_from_columns(mechanism.layout.unpack(data, rows), info.simulated)
+            yield mechanism.messages_from_columns(
+                mechanism.layout.unpack(data, rows), info.simulated
+            )
         except ValueError as error:
             raise ValueError(f"{place}: {error}") from error
 

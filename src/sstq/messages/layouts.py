@@ -51,7 +51,9 @@ class Field:
         bad, allowed = self._impossible(values)
         if bad.any():
             row, entry = np.argwhere(bad)[0]
-            raise ValueError(f"message {first + row}: {self.name} must be {allowed}, got {values[row, entry]}")
+            raise ValueError(
+                f"message {first + row}: {self.name} must be {allowed}, got {values[row, entry]}"
+            )
 
     def _impossible(self, values: NDArray[Any]) -> tuple[Bools, str]:
         return (values < 0) | (values >= self.limit), f"in [0, {self.limit})"
@@ -83,7 +85,12 @@ class FloatField(Field):
 
     def to_integers(self, column: Column) -> Words:
         """Return the bit patterns of the numbers."""
-        return np.ascontiguousarray(column, "<f4").reshape(len(column), self.count).view("<u4").astype(np.uint64)
+        return (
+            np.ascontiguousarray(column, "<f4")
+            .reshape(len(column), self.count)
+            .view("<u4")
+            .astype(np.uint64)
+        )
 
     def from_integers(self, values: Words, first: int = 0) -> NDArray[Any]:
         """Return the numbers of the bit patterns; ValueError unless they are finite."""
@@ -101,22 +108,37 @@ class Layout:
     """The width of one message in bits."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "message_bits", sum(one.bits * one.count for one in self.fields))
+        object.__setattr__(
+            self, "message_bits", sum(one.bits * one.count for one in self.fields)
+        )
 
     def empty(self, count: int = 0) -> tuple[Column, ...]:
         """Allocate columns for this many messages, without values."""
-        return tuple(np.empty(field.shape(count), dtype=field.dtype) for field in self.fields)
+        return tuple(
+            np.empty(field.shape(count), dtype=field.dtype) for field in self.fields
+        )
 
     def pack(self, columns: tuple[Column, ...]) -> bytes:
         """Pack the columns into bits without gaps."""
         packed = []
         for block in self._blocks(len(columns[0])):
-            data = np.zeros(-(-(block.stop - block.start) * self.message_bits // 8), dtype=np.uint8)
-            integers = [f.to_integers(column[block]) for f, column in zip(self.fields, columns, strict=True)]
+            data = np.zeros(
+                -(-(block.stop - block.start) * self.message_bits // 8), dtype=np.uint8
+            )
+            integers = [
+                f.to_integers(column[block])
+                for f, column in zip(self.fields, columns, strict=True)
+            ]
             for numbers, bits, byte, shift, strides in self._lanes(integers):
                 for place in range(-(-(shift + bits) // 8)):
-                    moved = numbers >> np.uint64(8 * place - shift) if place else numbers << np.uint64(shift)
-                    lane = np.ndarray(numbers.shape, np.uint8, data, byte + place, strides)
+                    moved = (
+                        numbers >> np.uint64(8 * place - shift)
+                        if place
+                        else numbers << np.uint64(shift)
+                    )
+                    lane = np.ndarray(
+                        numbers.shape, np.uint8, data, byte + place, strides
+                    )
                     lane |= moved.astype(np.uint8)
             packed.append(data.tobytes())
         return b"".join(packed)
@@ -133,21 +155,33 @@ class Layout:
             raise ValueError(f"messages are {problem}: {size}, got {len(raw)}")
         spare = 8 * expected - count * width
         if spare and raw[-1] >> (8 - spare):
-            raise ValueError(f"the last {spare} bits of the last byte (byte {expected - 1}) must be zero")
+            raise ValueError(
+                f"the last {spare} bits of the last byte (byte {expected - 1}) must be zero"
+            )
         columns = self.empty(count)
         for block in self._blocks(count):
             rows = block.stop - block.start
             # Numbers are read with the eight bytes from their first bit on, and one more if they end there.
-            data = bytes(raw[block.start * width // 8 : -(-block.stop * width // 8)]) + bytes(9)
-            integers = [np.empty((rows, field.count), dtype=np.uint64) for field in self.fields]
+            data = bytes(
+                raw[block.start * width // 8 : -(-block.stop * width // 8)]
+            ) + bytes(9)
+            integers = [
+                np.empty((rows, field.count), dtype=np.uint64) for field in self.fields
+            ]
             for numbers, bits, byte, shift, strides in self._lanes(integers):
-                read = np.ndarray(numbers.shape, "<u8", data, byte, strides) >> np.uint64(shift)
+                read = np.ndarray(
+                    numbers.shape, "<u8", data, byte, strides
+                ) >> np.uint64(shift)
                 if shift + bits > 64:
                     last = np.ndarray(numbers.shape, np.uint8, data, byte + 8, strides)
                     read |= last.astype(np.uint64) << np.uint64(64 - shift)
                 numbers[:] = read & np.uint64((1 << bits) - 1)
-            for field, column, values in zip(self.fields, columns, integers, strict=True):
-                column[block] = field.from_integers(values, block.start).reshape(field.shape(rows))
+            for field, column, values in zip(
+                self.fields, columns, integers, strict=True
+            ):
+                column[block] = field.from_integers(values, block.start).reshape(
+                    field.shape(rows)
+                )
         return columns
 
     def _lanes(self, integers: list[Words]) -> Iterator[_Lane]:
@@ -165,11 +199,19 @@ class Layout:
             for row in range(min(rows, len(numbers))):
                 for entry in range(min(entries, field.count)):
                     byte, shift = divmod(row * width + offset + entry * field.bits, 8)
-                    yield numbers[row::rows, entry::entries], field.bits, byte, shift, strides
+                    yield (
+                        numbers[row::rows, entry::entries],
+                        field.bits,
+                        byte,
+                        shift,
+                        strides,
+                    )
             offset += field.bits * field.count
 
     def _blocks(self, count: int) -> list[slice]:
         """Slices over the messages, all but the last with a multiple of eight, so that they end on whole bytes."""
         numbers = sum(field.count for field in self.fields)
         size = max(8, _NUMBERS_A_BLOCK // numbers // 8 * 8)
-        return [slice(start, min(start + size, count)) for start in range(0, count, size)]
+        return [
+            slice(start, min(start + size, count)) for start in range(0, count, size)
+        ]

@@ -24,17 +24,25 @@ _KEYS = (b"sstq.version", b"sstq.digest", b"sstq.bits", b"sstq.simulated", b"sst
 _CHECKSUM = b"sstq.checksum"
 
 
-def write(file: BinaryIO, first: Messages, blocks: Iterable[Messages], by: str | None = None) -> int:
+def write(
+    file: BinaryIO, first: Messages, blocks: Iterable[Messages], by: str | None = None
+) -> int:
     """Write blocks of messages like the first; returns their number."""
     pyarrow = import_pyarrow()
     bits = str(first.layout.message_bits)
     simulated = str(int(first.simulated))
     values = (str(VERSION), first.digest, bits, simulated, os.urandom(16).hex())
-    schema = _as_table(pyarrow, first[:1], by).schema.with_metadata(dict(zip(_KEYS, values, strict=True)))
+    schema = _as_table(pyarrow, first[:1], by).schema.with_metadata(
+        dict(zip(_KEYS, values, strict=True))
+    )
     count = 0
-    with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as writer:
+    with pyarrow.parquet.ParquetWriter(
+        file, schema, compression="zstd", write_page_checksum=True
+    ) as writer:
         for block in blocks:
-            writer.write_table(_as_table(pyarrow, block, by).cast(schema), row_group_size=len(block))
+            writer.write_table(
+                _as_table(pyarrow, block, by).cast(schema), row_group_size=len(block)
+            )
             count += len(block)
         writer.add_key_value_metadata({_CHECKSUM: _checksum(values, count)})
     return count
@@ -48,17 +56,27 @@ def describe(file: BinaryIO) -> MessageFileInfo:
         checksum = (table.metadata.metadata or {}).get(_CHECKSUM)
     metadata = schema.metadata or {}
     if not all(key in metadata for key in _KEYS):
-        raise ValueError(f"{file.name} is a Parquet file, but not a message file: its metadata have no digest")
+        raise ValueError(
+            f"{file.name} is a Parquet file, but not a message file: its metadata have no digest"
+        )
     values = [metadata[key].decode(errors="replace") for key in _KEYS]
     version, digest, bits, simulated, file_id = values
     if version != str(VERSION):
-        raise ValueError(f"{file.name} has version {version} of this format; this library reads version {VERSION}")
+        raise ValueError(
+            f"{file.name} has version {version} of this format; this library reads version {VERSION}"
+        )
     if not re.fullmatch("[1-9][0-9]{0,9}", bits) or simulated not in ("0", "1"):
-        raise ValueError(f"{file.name} has invalid metadata: {bits!r} bits, simulated {simulated!r}")
+        raise ValueError(
+            f"{file.name} has invalid metadata: {bits!r} bits, simulated {simulated!r}"
+        )
     # A file written by another tool may lack our checksum; its pages' own are verified.
     if checksum not in (None, _checksum(values, count)):
-        raise ValueError(f"{file.name} is damaged: the checksum of its metadata does not match")
-    return MessageFileInfo("parquet", VERSION, digest, count, int(bits), simulated == "1", file_id)
+        raise ValueError(
+            f"{file.name} is damaged: the checksum of its metadata does not match"
+        )
+    return MessageFileInfo(
+        "parquet", VERSION, digest, count, int(bits), simulated == "1", file_id
+    )
 
 
 def _checksum(values: Iterable[str], count: int) -> bytes:
@@ -66,7 +84,11 @@ def _checksum(values: Iterable[str], count: int) -> bytes:
 
 
 def read(
-    file: BinaryIO, mechanism: MessageReader, info: MessageFileInfo, size: int, by: str | None = None
+    file: BinaryIO,
+    mechanism: MessageReader,
+    info: MessageFileInfo,
+    size: int,
+    by: str | None = None,
 ) -> Iterator[Messages]:
     """Iterate over the messages, so many at a time; ValueError for damage, missing columns and bad values."""
     fields = mechanism.layout.fields
@@ -83,14 +105,21 @@ def read(
             check_label_type(schema.field(by).type, by, file.name)
         row = 0
         for batch in table.iter_batches(batch_size=size, columns=wanted):
-            columns = tuple(_values(batch.column(field.name), field, row, file.name) for field in fields)
+            columns = tuple(
+                _values(batch.column(field.name), field, row, file.name)
+                for field in fields
+            )
             messages = mechanism.messages_from_columns(columns, info.simulated)
             if by is not None:
-                messages = replace(messages, labels=arrow_labels(batch.column(by), by, file.name, row))
+                messages = replace(
+                    messages, labels=arrow_labels(batch.column(by), by, file.name, row)
+                )
             row += batch.num_rows
             yield messages
     if row != info.count:
-        raise ValueError(f"{file.name} is damaged: it must have {info.count} messages, got {row}")
+        raise ValueError(
+            f"{file.name} is damaged: it must have {info.count} messages, got {row}"
+        )
 
 
 def _as_table(pyarrow: Any, messages: Messages, by: str | None) -> Any:
@@ -98,7 +127,9 @@ def _as_table(pyarrow: Any, messages: Messages, by: str | None) -> Any:
     columns = field_columns(messages)
     if by is not None:
         if by in columns:
-            raise ValueError(f"by must not be the name of a message's field, got {by!r}")
+            raise ValueError(
+                f"by must not be the name of a message's field, got {by!r}"
+            )
         columns[by] = pyarrow.array(messages.labels, pyarrow.string())
     return pyarrow.table(columns)
 
@@ -109,7 +140,11 @@ def field_columns(messages: Messages) -> dict[str, Any]:
     columns = {}
     for field, array in zip(messages.layout.fields, messages.columns, strict=True):
         flat = pyarrow.array(array.ravel().astype(engine_type(field)))
-        columns[field.name] = flat if array.ndim == 1 else pyarrow.FixedSizeListArray.from_arrays(flat, field.count)
+        columns[field.name] = (
+            flat
+            if array.ndim == 1
+            else pyarrow.FixedSizeListArray.from_arrays(flat, field.count)
+        )
     return columns
 
 
@@ -123,12 +158,22 @@ def engine_type(field: Field) -> str:
 def _check_type(kind: Any, field: Field, place: str) -> None:
     """Raise ValueError unless the column has the field's type: numbers, or lists of as many as the field has."""
     types = import_pyarrow().types
-    single = kind.value_type if types.is_fixed_size_list(kind) and kind.list_size == field.count else kind
+    single = (
+        kind.value_type
+        if types.is_fixed_size_list(kind) and kind.list_size == field.count
+        else kind
+    )
     real = isinstance(field, FloatField)
-    wanted, what = (types.is_floating, "finite numbers") if real else (types.is_integer, "integers")
+    wanted, what = (
+        (types.is_floating, "finite numbers")
+        if real
+        else (types.is_integer, "integers")
+    )
     if not wanted(single) or (field.count > 1 and single is kind):
         many = f"lists of {field.count} {what}" if field.count > 1 else what
-        raise ValueError(f"{place}: column {field.name} must hold {many} without nulls, got {kind}")
+        raise ValueError(
+            f"{place}: column {field.name} must hold {many} without nulls, got {kind}"
+        )
 
 
 def _values(array: Any, field: Field, first: int, place: str) -> Column:

@@ -47,10 +47,14 @@ class Candidate:
 
     def build(self, clip: float = 1.0) -> Mechanism:
         """Create the mechanism; a clip of 1 is left out, so that its line of Python is short."""
-        return mechanism(self.name, **self.options, **({} if clip == 1 else {"clip": clip}))
+        return mechanism(
+            self.name, **self.options, **({} if clip == 1 else {"clip": clip})
+        )
 
 
-def best_candidate(dim: int, epsilon: float, clients: int, bits: int | None, slack: float = 0.0) -> Candidate | None:
+def best_candidate(
+    dim: int, epsilon: float, clients: int, bits: int | None, slack: float = 0.0
+) -> Candidate | None:
     """Return the allowed mechanism of least error, or None if the bits are too few for any.
 
     Args:
@@ -73,7 +77,9 @@ def best_candidate(dim: int, epsilon: float, clients: int, bits: int | None, sla
     return min(candidates, key=lambda one: (one.mse, one.bits), default=None)
 
 
-def _without_frames(dim: int, epsilon: float, clients: int, bits: int | None, slack: float) -> list[Candidate]:
+def _without_frames(
+    dim: int, epsilon: float, clients: int, bits: int | None, slack: float
+) -> list[Candidate]:
     """SSTQ and vqSGD, which have no bias, as far as the bits are enough."""
     most = float("inf") if bits is None else bits
     candidates = []
@@ -82,15 +88,29 @@ def _without_frames(dim: int, epsilon: float, clients: int, bits: int | None, sl
         enough = (1 + slack) * min(variance for *_, variance in flat)
         code, size, variance = next(one for one in flat if one[2] <= enough)
         options = {"dim": dim, "epsilon": epsilon, "bits": code}
-        candidates.append(Candidate(f"SSTQ, b = {code}", "sstq", options, size, ExpectedError(0.0, variance / clients)))
+        candidates.append(
+            Candidate(
+                f"SSTQ, b = {code}",
+                "sstq",
+                options,
+                size,
+                ExpectedError(0.0, variance / clients),
+            )
+        )
     if (size := (2 * dim - 1).bit_length()) <= min(most, 25):
         variance = VqSGD(dim, epsilon).largest_message() ** 2 - 1
         options = {"dim": dim, "epsilon": epsilon}
-        candidates.append(Candidate("vqSGD", "vqsgd", options, size, ExpectedError(0.0, variance / clients)))
+        candidates.append(
+            Candidate(
+                "vqSGD", "vqsgd", options, size, ExpectedError(0.0, variance / clients)
+            )
+        )
     return candidates
 
 
-def _of_packages(dim: int, epsilon: float, clients: int, bits: int | None) -> list[Candidate]:
+def _of_packages(
+    dim: int, epsilon: float, clients: int, bits: int | None
+) -> list[Candidate]:
     """The exact mechanisms of vectors that installed packages bring, as far as the bits are enough."""
     candidates = []
     for name in installed_mechanisms():
@@ -104,9 +124,15 @@ def _of_packages(dim: int, epsilon: float, clients: int, bits: int | None) -> li
 
 
 @lru_cache(maxsize=1024)
-def _of_package(name: str, dim: int, epsilon: float) -> tuple[int, ExpectedError] | None:
+def _of_package(
+    name: str, dim: int, epsilon: float
+) -> tuple[int, ExpectedError] | None:
     """The bits of a mechanism and the error of one message; None if it is not for such vectors."""
-    needed = {option for option, taken in options_of(name).items() if taken.default is taken.empty}
+    needed = {
+        option
+        for option, taken in options_of(name).items()
+        if taken.default is taken.empty
+    }
     if needed != {"dim", "epsilon"} or not mechanism_class(name).exact:
         return None
     try:
@@ -135,7 +161,9 @@ def _one_frame(dim: int, epsilon: float) -> tuple[RowDraw, int]:
     return built.row_draw, built.message_bits
 
 
-def _choose_frames(dim: int, epsilon: float, clients: int, bits: int | None) -> tuple[float, int, int]:
+def _choose_frames(
+    dim: int, epsilon: float, clients: int, bits: int | None
+) -> tuple[float, int, int]:
     """Return the ε to spend, the frames, and the frames that would make the bias negligible.
 
     G frames cost log₂ G bits. Where they are too few it may be better to spend less ε, because the
@@ -161,7 +189,11 @@ def _choose_frames(dim: int, epsilon: float, clients: int, bits: int | None) -> 
 def _frameunit(dim: int, epsilon: float, clients: int, bits: int | None) -> Candidate:
     spent, frames, wanted = _choose_frames(dim, epsilon, clients, bits)
     draw, size = _one_frame(dim, spent)
-    options = {"dim": dim, "epsilon": spent} | ({"frames": frames} if frames > 1 else {})
+    options = {"dim": dim, "epsilon": spent} | (
+        {"frames": frames} if frames > 1 else {}
+    )
     label = f"FrameUnit, {frames} frames" if frames > 1 else "FrameUnit"
     size += (frames - 1).bit_length()
-    return Candidate(label, "frameunit", options, size, draw.error(frames, clients), frames, wanted)
+    return Candidate(
+        label, "frameunit", options, size, draw.error(frames, clients), frames, wanted
+    )

@@ -69,7 +69,11 @@ def relative_error(mechanism: Mechanism, clients: int) -> float:
 
 
 def suggest_clip(
-    norms: ArrayLike, mechanism: Mechanism, clients: int, *, weights: ArrayLike | None = None
+    norms: ArrayLike,
+    mechanism: Mechanism,
+    clients: int,
+    *,
+    weights: ArrayLike | None = None,
 ) -> ClipChoice:
     """Suggest the clip of least predicted error for a mean of `clients` clients by this mechanism.
 
@@ -106,24 +110,57 @@ def suggest_clip(
 
     from scipy.optimize import minimize_scalar
 
-    search = {"bounds": (0.0, highest), "method": "bounded", "options": {"xatol": _PRECISION * highest}}
-    best = float(minimize_scalar(lambda clip: math.hypot(bias(clip), rate * clip), **search).x)
+    search = {
+        "bounds": (0.0, highest),
+        "method": "bounded",
+        "options": {"xatol": _PRECISION * highest},
+    }
+    best = float(
+        minimize_scalar(lambda clip: math.hypot(bias(clip), rate * clip), **search).x
+    )
     remarks = []
     if rate >= 1:
-        remarks.append(f"the noise of the mean is {rate:.3g} times clip for every clip: use more clients or a larger ε")
+        remarks.append(
+            f"the noise of the mean is {rate:.3g} times clip for every clip: use more clients or a larger ε"
+        )
     if len(points) > np.size(norms) and best > points[-_STEPS]:
-        remarks.append("the best clip is in the last bin, beyond which norms may go on: ask again with a wider range")
-    return ClipChoice(best, float(shares @ (points > best)), bias(best), rate * best, "; ".join(remarks))
+        remarks.append(
+            "the best clip is in the last bin, beyond which norms may go on: ask again with a wider range"
+        )
+    return ClipChoice(
+        best,
+        float(shares @ (points > best)),
+        bias(best),
+        rate * best,
+        "; ".join(remarks),
+    )
 
 
 def _distribution(norms: ArrayLike, weights: ArrayLike | None) -> tuple[Floats, Floats]:
     """Norms and their shares; the people of a bin are spread evenly over it."""
     values = np.asarray(norms, dtype=np.float64)
-    shares = np.ones(len(values)) if weights is None else np.asarray(weights, dtype=np.float64)
-    if values.ndim != 1 or not len(values) or not np.all((values >= 0) & (values < np.inf)):
-        raise ArgumentError("norms", f"must be one or more finite numbers ≥ 0, got shape {values.shape}")
-    if len(shares) not in (len(values), len(values) - 1) or not np.all(shares >= 0) or not 0 < shares.sum() < np.inf:
-        raise ArgumentError("weights", f"must be numbers ≥ 0, one per norm or bin, not all zero, got {len(shares)}")
+    shares = (
+        np.ones(len(values))
+        if weights is None
+        else np.asarray(weights, dtype=np.float64)
+    )
+    if (
+        values.ndim != 1
+        or not len(values)
+        or not np.all((values >= 0) & (values < np.inf))
+    ):
+        raise ArgumentError(
+            "norms", f"must be one or more finite numbers ≥ 0, got shape {values.shape}"
+        )
+    if (
+        len(shares) not in (len(values), len(values) - 1)
+        or not np.all(shares >= 0)
+        or not 0 < shares.sum() < np.inf
+    ):
+        raise ArgumentError(
+            "weights",
+            f"must be numbers ≥ 0, one per norm or bin, not all zero, got {len(shares)}",
+        )
     if len(shares) < len(values):
         if np.any(np.diff(values) <= 0):
             raise ArgumentError("norms", "must increase, as edges of bins do")

@@ -27,7 +27,11 @@ def all_variants(*names: str) -> list[Variant]:
         ['SQKR', 'SQKR dense']
     """
     classes = ((name, mechanism_class(name)) for name in names or list_mechanisms())
-    return [Variant(label, name, options) for name, found in classes for label, options in found.variants.items()]
+    return [
+        Variant(label, name, options)
+        for name, found in classes
+        for label, options in found.variants.items()
+    ]
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,15 @@ def compare(variant: Variant, dim: int, epsilon: float, clients: int) -> Compari
     """
     known = options_of(variant.name)
     # With groups, `dim` is the total of all groups.
-    common = {"dim": dim // variant.options.get("groups", 1), "epsilon": epsilon, "clients": clients}
-    built = mechanism(variant.name, **{k: v for k, v in common.items() if k in known} | dict(variant.options))
+    common = {
+        "dim": dim // variant.options.get("groups", 1),
+        "epsilon": epsilon,
+        "clients": clients,
+    }
+    built = mechanism(
+        variant.name,
+        **{k: v for k, v in common.items() if k in known} | dict(variant.options),
+    )
     error = built.typical_error(clients)
     facts = built.message_bits, built.exact, built.unbiased
     return Comparison(variant.label, variant.name, *facts, error.bias2, error.variance)

@@ -108,13 +108,17 @@ def _plan_once(request: Request) -> Plan:
     """The plan of one round of given people and ε: behind a shuffler, or of a classifier."""
     for name in ("clients", "epsilon"):
         if getattr(request, name) is None:
-            raise ArgumentError(name, "must be given with trust='shuffler' or classes, got None")
+            raise ArgumentError(
+                name, "must be given with trust='shuffler' or classes, got None"
+            )
     clients = cast("int", request.clients)
     classes = request.classes
     dim = request.dim
     if classes is not None:
         first = _mechanism(request, min(dim, FIRST_DIRECTIONS))
-        dim = usual_directions(classes * first.typical_error(clients).total / first.dim, dim)
+        dim = usual_directions(
+            classes * first.typical_error(clients).total / first.dim, dim
+        )
     mechanism = _mechanism(request, dim)
     error = mechanism.typical_error(clients)
     many = mechanism.messages
@@ -137,17 +141,29 @@ def _mechanism(request: Request, dim: int) -> FrameUnit | GroupUnit:
     groups = request.classes
     if request.trust == "local":
         return GroupUnit(dim, epsilon, groups=cast("int", groups), clients=clients)
-    messages = fewest_messages(ShuffleBudget(epsilon, request.delta, clients, MOST_MESSAGES), groups or 1)
-    options: dict[str, Any] = {"groups": groups, "bits": request.bits or MESSAGE_BITS, "clip": request.clip}
-    return shuffled_mechanism(dim, epsilon, request.delta, clients, messages=messages, **options)
+    messages = fewest_messages(
+        ShuffleBudget(epsilon, request.delta, clients, MOST_MESSAGES), groups or 1
+    )
+    options: dict[str, Any] = {
+        "groups": groups,
+        "bits": request.bits or MESSAGE_BITS,
+        "clip": request.clip,
+    }
+    return shuffled_mechanism(
+        dim, epsilon, request.delta, clients, messages=messages, **options
+    )
 
 
 def _solve(request: Request) -> Plan:
     clients = request.clients
     target = request.target_error
-    epsilon = None if request.epsilon is None else request.message_epsilon(request.epsilon)
+    epsilon = (
+        None if request.epsilon is None else request.message_epsilon(request.epsilon)
+    )
     if sum(given is None for given in (epsilon, clients, target)) > 1:
-        raise ValueError("at least two of epsilon=, clients= and target_error= must be given")
+        raise ValueError(
+            "at least two of epsilon=, clients= and target_error= must be given"
+        )
     solved_for = "error" if target is None else "bits"
     if epsilon is None:
         solved_for = "epsilon"
@@ -172,7 +188,9 @@ def _enough(request: Request) -> float:
     return _ROUNDING * (request.target_error or 0.0) ** 2
 
 
-def _best(request: Request, epsilon: float, clients: int, slack: float = SLACK) -> Candidate:
+def _best(
+    request: Request, epsilon: float, clients: int, slack: float = SLACK
+) -> Candidate:
     found = best_candidate(request.dim, epsilon, clients, request.bits, slack)
     if found is None:
         index = (request.dim - 1).bit_length()
@@ -192,7 +210,15 @@ def _least_clients(request: Request, epsilon: float) -> int:
             f"clients, got {request.target_error:g}",
         )
     many = range(1, CLIENTS_MAX + 1)
-    return many[bisect_left(many, True, key=lambda clients: _best(request, epsilon, clients).mse <= _enough(request))]
+    return many[
+        bisect_left(
+            many,
+            True,
+            key=lambda clients: (
+                _best(request, epsilon, clients).mse <= _enough(request)
+            ),
+        )
+    ]
 
 
 def _least_epsilon(request: Request, clients: int) -> float:
@@ -212,7 +238,8 @@ def _least_epsilon(request: Request, clients: int) -> float:
     root = brentq(excess, low, high, xtol=1e-7, rtol=1e-7)
     six_digits = Context(prec=6, rounding=ROUND_CEILING).create_decimal_from_float
     least = float(six_digits(math.exp(root)))
-    while excess(math.log(least)) > 0 and least < EPSILON_MAX:  # the error may jump there, or be found from below
+    # the error may jump there, or be found from below
+    while excess(math.log(least)) > 0 and least < EPSILON_MAX:
         least = float(six_digits(least * (1 + 1e-5)))
     return min(least, EPSILON_MAX)
 
@@ -243,9 +270,15 @@ def _refuse_target(request: Request, epsilon: float, clients: int) -> None:
     )
 
 
-def _explanation(request: Request, best: Candidate, solved_for: str, allowed: float) -> str:
+def _explanation(
+    request: Request, best: Candidate, solved_for: str, allowed: float
+) -> str:
     """Why this mechanism was chosen, and what to watch."""
-    what = "the shortest message with the target error" if solved_for == "bits" else "the least predicted error"
+    what = (
+        "the shortest message with the target error"
+        if solved_for == "bits"
+        else "the least predicted error"
+    )
     within = "" if request.bits is None else f" within {request.bits} bits"
     chosen = f"{best.label} has {what}{within}: {math.sqrt(best.mse):.3g} of clip."
     if not best.error.bias2:
@@ -254,6 +287,10 @@ def _explanation(request: Request, best: Candidate, solved_for: str, allowed: fl
     spent = best.options["epsilon"]
     if best.frames < best.wanted_frames:
         more = best.bits + (best.wanted_frames // best.frames).bit_length() - 1
-        less = "" if spent == allowed else f" Only ε = {spent:g} is spent, because more would increase the bias."
+        less = (
+            ""
+            if spent == allowed
+            else f" Only ε = {spent:g} is spent, because more would increase the bias."
+        )
         return f"{chosen} The bias of its frames is {bias}; with {more} bits it would be negligible.{less}"
     return f"{chosen} The bias of its frames is {bias}; use a fresh frame_seed every round, so that it averages out."

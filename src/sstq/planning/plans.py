@@ -18,9 +18,15 @@ from sstq.checks import RANGES
 from sstq.mechanisms import FrameUnit, GroupUnit, Mechanism
 from sstq.planning.requests import EPSILON_MAX, Request
 
-_REMEDIES = {"clients": "{:,} people", "epsilon": "ε = {:g}", "dim": "at most {:,} dimensions"}
+_REMEDIES = {
+    "clients": "{:,} people",
+    "epsilon": "ε = {:g}",
+    "dim": "at most {:,} dimensions",
+}
 # Remedies are short to type, and within 1 % of what is needed.
-_THREE_DIGITS = tuple(float(f"{digits}e{power}") for power in range(-4, 11) for digits in range(100, 1000))
+_THREE_DIGITS = tuple(
+    float(f"{digits}e{power}") for power in range(-4, 11) for digits in range(100, 1000)
+)
 # A remedy is accepted if the squared error is this part of what is needed, or after so many corrections.
 _CLOSE = 0.97
 _CORRECTIONS = 5
@@ -164,7 +170,9 @@ class Plan:
         """For a plan with a shuffler: the error of (ε, δ)-private Gaussian noise added by a trusted server."""
         size = self.mechanism.dim * (self.mechanism.groups or 1)
         delta = self.request.delta
-        return self.request.clip * central_error(size, self.total_epsilon, delta, self.clients)
+        return self.request.clip * central_error(
+            size, self.total_epsilon, delta, self.clients
+        )
 
     @property
     def noise(self) -> float:
@@ -182,7 +190,11 @@ class Plan:
         if self.request.classes is None:
             return math.nan
         constant, of_noise, of_classes = _CHANCE
-        evidence = constant + of_noise * math.log(self.noise) + of_classes * math.log(self.request.classes)
+        evidence = (
+            constant
+            + of_noise * math.log(self.noise)
+            + of_classes * math.log(self.request.classes)
+        )
         return 1 / (1 + math.exp(-evidence))
 
     @property
@@ -219,14 +231,20 @@ class Plan:
         ratio = self.signal_to_noise
         request = self.request
         what = "mean" if request.classes is None else "class mean"
-        reached = "" if request.target_error is None else "the target error is reached; "
-        assumed = f"if the {what} is as long as clip, {ratio / 3:.3g} if a third of that"
+        reached = (
+            "" if request.target_error is None else "the target error is reached; "
+        )
+        assumed = (
+            f"if the {what} is as long as clip, {ratio / 3:.3g} if a third of that"
+        )
         if request.mean_norm is not None:
             assumed = f"for a {what} of norm {request.mean_norm:g}"
         error = self.relative_error * math.sqrt(self.mechanism.groups or 1)
         rounds = f" in each of {request.rounds:,} rounds" if request.rounds > 1 else ""
         reason = f"{reached}signal-to-noise {ratio:.3g} {assumed}; its error is {error:.3g} × clip{rounds}"
-        return Verdict(self.feasible, ratio, reason, () if self.feasible else self._remedies())
+        return Verdict(
+            self.feasible, ratio, reason, () if self.feasible else self._remedies()
+        )
 
     def _remedies(self) -> tuple[Remedy, ...]:
         """The least clients, the least ε and the most dimensions that are enough alone, where there are any.
@@ -239,7 +257,11 @@ class Plan:
         clients = self.clients
         epsilon = request.epsilon or self.total_epsilon
         # The squared error grows about with the dimension, so that no more than twice this many can suffice.
-        most_dim = dim if request.once else min(dim, 100 + math.floor(2 * dim * self.signal_to_noise**2))
+        most_dim = (
+            dim
+            if request.once
+            else min(dim, 100 + math.floor(2 * dim * self.signal_to_noise**2))
+        )
 
         values: dict[str, Sequence[Any]] = {
             "clients": whole_numbers(clients, int(RANGES["clients"][1])),
@@ -247,22 +269,32 @@ class Plan:
             "dim": whole_numbers(2, 0 if request.classes else most_dim)[::-1],
         }
         task = {"dim": dim, "clients": clients, "epsilon": epsilon}
-        enough = ((name, self._first_enough(task, name, tried)) for name, tried in values.items())
+        enough = (
+            (name, self._first_enough(task, name, tried))
+            for name, tried in values.items()
+        )
         return tuple(Remedy(name, value) for name, value in enough if value is not None)
 
-    def _first_enough(self, task: Mapping[str, Any], name: str, values: Sequence[Any]) -> Any:
+    def _first_enough(
+        self, task: Mapping[str, Any], name: str, values: Sequence[Any]
+    ) -> Any:
         """The first of some values of an argument with which the task is feasible; None if no value is enough.
 
         Rough errors say where it is. They are off by a factor that hardly changes from there to the true place.
         """
 
         def mse(place: int, rough: bool) -> float:
-            return self.request.likely_mse(**{**task, name: values[place]}, rough=rough) / self._needed_mse
+            return (
+                self.request.likely_mse(**{**task, name: values[place]}, rough=rough)
+                / self._needed_mse
+            )
 
         factor = 1.0
         enough = None
         for _ in range(_CORRECTIONS if values else 0):
-            place = bisect_left(range(len(values) - 1), True, key=lambda at: factor * mse(at, True) <= 1)
+            place = bisect_left(
+                range(len(values) - 1), True, key=lambda at: factor * mse(at, True) <= 1
+            )
             true = mse(place, False)
             enough = values[place] if true <= 1 else enough
             if _CLOSE <= true <= 1 or (true > 1 and place == len(values) - 1):
@@ -290,19 +322,25 @@ class Plan:
         return f"sstq.learning.PrivateClassifier({options}).fit(X, y)"
 
 
-def central_error(coordinates: int, epsilon: float, delta: float, clients: int) -> float:
+def central_error(
+    coordinates: int, epsilon: float, delta: float, clients: int
+) -> float:
     """Return the error of a mean of vectors of norm 1 to which a trusted server adds Gaussian noise.
 
     Examples:
         >>> round(central_error(1000, 1.0, 1e-6, 100_000), 5)
         0.00267
     """
-    return _SENSITIVITY * gaussian_sigma(epsilon, delta) / clients * math.sqrt(coordinates)
+    return (
+        _SENSITIVITY * gaussian_sigma(epsilon, delta) / clients * math.sqrt(coordinates)
+    )
 
 
 def three_digits(low: float, high: float) -> Sequence[float]:
     """All numbers of three digits from low to high."""
-    return _THREE_DIGITS[bisect_left(_THREE_DIGITS, low) : bisect_right(_THREE_DIGITS, high)]
+    return _THREE_DIGITS[
+        bisect_left(_THREE_DIGITS, low) : bisect_right(_THREE_DIGITS, high)
+    ]
 
 
 def whole_numbers(low: int, high: int) -> Sequence[int]:

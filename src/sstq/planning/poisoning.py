@@ -52,4 +52,6 @@ def poisoning_bound(mechanism: Mechanism, fraction: float) -> PoisoningBound:
     fraction = check_number("fraction", fraction, 0, 1)
     message = mechanism.largest_message()
     honest = mechanism.largest_honest_mean()
-    return PoisoningBound(fraction, message, fraction * (message + honest), 2 * fraction * honest)
+    return PoisoningBound(
+        fraction, message, fraction * (message + honest), 2 * fraction * honest
+    )

@@ -8,10 +8,21 @@ from typing import Any
 
 from sstq.accounting import epsilon_per_round, rounds_allowed
 from sstq.accounting.bounds import check_delta
-from sstq.checks import RANGES, ArgumentError, check_argument, check_number, check_option
+from sstq.checks import (
+    RANGES,
+    ArgumentError,
+    check_argument,
+    check_number,
+    check_option,
+)
 from sstq.mechanisms import GroupUnit
 from sstq.planning.candidates import best_candidate
-from sstq.planning.shuffled_draw import MESSAGE_BITS, MOST_MESSAGES, ShuffleBudget, likely_mse
+from sstq.planning.shuffled_draw import (
+    MESSAGE_BITS,
+    MOST_MESSAGES,
+    ShuffleBudget,
+    likely_mse,
+)
 
 EPSILON_MIN, EPSILON_MAX, _ = RANGES["epsilon"]
 CLIENTS_MAX = 10**12
@@ -58,11 +69,15 @@ class Request:
         # The arguments that have no meaning for the task, with their defaults.
         fixed: dict[str, Any] = {"target_error": None, "rounds": 1} if self.once else {}
         if self.classes is not None:
-            fixed |= {"bits": None, "clip": 1.0} | ({"delta": 0.0} if self.trust == "local" else {})
+            fixed |= {"bits": None, "clip": 1.0} | (
+                {"delta": 0.0} if self.trust == "local" else {}
+            )
         for name, usual in fixed.items():
             if getattr(self, name) != usual:
                 kind = "trust='shuffler'" if self.classes is None else "classes"
-                raise ArgumentError(name, f"must be left out with {kind}, got {getattr(self, name)!r}")
+                raise ArgumentError(
+                    name, f"must be left out with {kind}, got {getattr(self, name)!r}"
+                )
 
     @property
     def once(self) -> bool:
@@ -82,7 +97,9 @@ class Request:
             )
         return each
 
-    def likely_mse(self, dim: int, clients: int, epsilon: float, *, rough: bool = False) -> float:
+    def likely_mse(
+        self, dim: int, clients: int, epsilon: float, *, rough: bool = False
+    ) -> float:
         """About the squared error over clip² of this task with other numbers; infinite if there is none.
 
         Behind a shuffler a rough one, within a fifth or so, is a hundred times as quick.
@@ -95,11 +112,19 @@ class Request:
 
     def _one_mse(self, dim: int, clients: int, epsilon: float, rough: bool) -> float:
         if self.trust == "shuffler":
-            budget = ShuffleBudget(epsilon, self.delta, clients, MOST_MESSAGES, rough=rough)
+            budget = ShuffleBudget(
+                epsilon, self.delta, clients, MOST_MESSAGES, rough=rough
+            )
             return likely_mse(budget, dim, self.classes or 1, self.bits or MESSAGE_BITS)
         if self.classes is not None:
-            return GroupUnit(dim, epsilon, groups=self.classes, clients=clients).typical_error(clients).total
-        found = best_candidate(dim, self.message_epsilon(epsilon), clients, self.bits, SLACK)
+            return (
+                GroupUnit(dim, epsilon, groups=self.classes, clients=clients)
+                .typical_error(clients)
+                .total
+            )
+        found = best_candidate(
+            dim, self.message_epsilon(epsilon), clients, self.bits, SLACK
+        )
         return math.inf if found is None else found.mse
 
 

@@ -78,7 +78,9 @@ def _local_epsilon(budget: ShuffleBudget, share: float) -> float:
     """The largest ε₀ of a message with this share of the candidates inside."""
     if budget.rough:
         return _normal_epsilon(budget.power, share)
-    found = two_level_local_epsilon(budget.epsilon, share, budget.clients, budget.delta, budget.slots)
+    found = two_level_local_epsilon(
+        budget.epsilon, share, budget.clients, budget.delta, budget.slots
+    )
     return min(found, _EPSILON_MAX)
 
 
@@ -91,7 +93,10 @@ def _powers(budget: ShuffleBudget, blocks: int) -> tuple[float, float]:
     """The power that gives the true ε₀ of about the best share, and the exponent by which it grows with the share."""
     shares = [_RATIO ** -(_usual_place(budget, blocks) + step) for step in (0, 2)]
     grown = [math.expm1(_local_epsilon(budget, share)) for share in shares]
-    first, second = (one**2 * share / (1 + share * one) for one, share in zip(grown, shares, strict=True))
+    first, second = (
+        one**2 * share / (1 + share * one)
+        for one, share in zip(grown, shares, strict=True)
+    )
     exponent = math.log(first / second) / math.log(shares[0] / shares[1])
     return first / shares[0] ** exponent, exponent
 
@@ -135,7 +140,12 @@ def shuffled_mechanism(
         >>> 0.999 < shuffled_epsilon(mechanism, 10_000, 1e-6) <= 1.0
         True
     """
-    checked: dict[str, Any] = {"epsilon": epsilon, "clients": clients, "messages": messages, "rounds": rounds}
+    checked: dict[str, Any] = {
+        "epsilon": epsilon,
+        "clients": clients,
+        "messages": messages,
+        "rounds": rounds,
+    }
     checked = {name: check_argument(name, value) for name, value in checked.items()}
     budget = ShuffleBudget(delta=check_delta(delta, positive=True), **checked)
     dim = check_argument("dim", dim)
@@ -143,8 +153,14 @@ def shuffled_mechanism(
     size, frames, inside = _best_frames(budget, dim, blocks, bits)
     options: dict[str, Any] = {"frames": frames, "frame_size": size, "inside": inside}
     # Defaults are left out, so that the line of Python is short.
-    unusual = {"messages": (messages, 1), "clip": (clip, 1.0), "frame_seed": (frame_seed, 0)}
-    options |= {name: value for name, (value, usual) in unusual.items() if value != usual}
+    unusual = {
+        "messages": (messages, 1),
+        "clip": (clip, 1.0),
+        "frame_seed": (frame_seed, 0),
+    }
+    options |= {
+        name: value for name, (value, usual) in unusual.items() if value != usual
+    }
     kind: type[FrameUnit | GroupUnit] = FrameUnit
     if groups is not None:
         kind = GroupUnit
@@ -171,15 +187,21 @@ def fewest_messages(budget: ShuffleBudget, blocks: int = 1) -> int:
     def variance(messages: int) -> float:
         fewer = replace(budget, messages=messages)
         place = _usual_place(fewer, blocks)
-        return _variance(_local_epsilon(fewer, _RATIO**-place), place, blocks) / messages
+        return (
+            _variance(_local_epsilon(fewer, _RATIO**-place), place, blocks) / messages
+        )
 
     messages = budget.messages
-    while messages > 1 and variance(messages // 2) <= (1 + _MESSAGES_SLACK) * variance(messages):
+    while messages > 1 and variance(messages // 2) <= (1 + _MESSAGES_SLACK) * variance(
+        messages
+    ):
         messages //= 2
     return messages
 
 
-def likely_mse(budget: ShuffleBudget, dim: int, blocks: int, bits: int = MESSAGE_BITS) -> float:
+def likely_mse(
+    budget: ShuffleBudget, dim: int, blocks: int, bits: int = MESSAGE_BITS
+) -> float:
     """About the squared error of a mean of vectors of norm 1, no less than a plan predicts, with less work."""
     size = usual_size(dim)
     candidates = 2 * size * blocks
@@ -188,7 +210,12 @@ def likely_mse(budget: ShuffleBudget, dim: int, blocks: int, bits: int = MESSAGE
         return math.inf
     place = min(_usual_place(budget, blocks), math.floor(math.log(candidates, _RATIO)))
     inside = min(math.floor(_RATIO**-place * candidates), size)
-    draw = RowDraw(whole_budget(_local_epsilon(budget, _RATIO**-place), candidates, inside), dim, size, blocks)
+    draw = RowDraw(
+        whole_budget(_local_epsilon(budget, _RATIO**-place), candidates, inside),
+        dim,
+        size,
+        blocks,
+    )
     total = budget.clients * budget.messages
     if total > draw.messages_allowed(1 << room):
         # Then more rows inside are better than the least variance.
@@ -229,27 +256,48 @@ def _valley(values: Callable[[int], float], start: int) -> int:
     return place
 
 
-def _best_frames(budget: ShuffleBudget, dim: int, blocks: int, bits: int) -> tuple[int, int, int]:
+def _best_frames(
+    budget: ShuffleBudget, dim: int, blocks: int, bits: int
+) -> tuple[int, int, int]:
     """N, the number of frames and k of the shortest message within the slack of the least error, with the least N."""
     total = budget.clients * budget.messages
     size = least = usual_size(dim)
-    bits = check_number("bits", bits, (2 * least * blocks - 1).bit_length(), 64, integer=True)
+    bits = check_number(
+        "bits", bits, (2 * least * blocks - 1).bit_length(), 64, integer=True
+    )
     found: list[tuple[float, int, int, int, int]] = []
-    while size == least or (size <= _MOST_ROWS and 2 * size * blocks <= 1 << min(bits, 31)):
+    while size == least or (
+        size <= _MOST_ROWS and 2 * size * blocks <= 1 << min(bits, 31)
+    ):
         needed = (2 * size * blocks - 1).bit_length()
         room = min(30, bits - needed)
         best = _best_inside(budget, dim, size, blocks, 1 << room)
-        if found and best.error(1 << room, total).total > (1 - _SIZE_SLACK) * min(found)[0]:
+        if (
+            found
+            and best.error(1 << room, total).total > (1 - _SIZE_SLACK) * min(found)[0]
+        ):
             break
         for more in range(room + 1):
-            found.append((best.error(1 << more, total).total, needed + more, size, 1 << more, best.choice.inside))
+            found.append(
+                (
+                    best.error(1 << more, total).total,
+                    needed + more,
+                    size,
+                    1 << more,
+                    best.choice.inside,
+                )
+            )
         size *= 2
     enough = (1 + _SLACK) * min(found)[0]
-    _, _, size, frames, inside = min((one for one in found if one[0] <= enough), key=lambda one: (one[1], one[2]))
+    _, _, size, frames, inside = min(
+        (one for one in found if one[0] <= enough), key=lambda one: (one[1], one[2])
+    )
     return size, frames, inside
 
 
-def _best_inside(budget: ShuffleBudget, dim: int, size: int, blocks: int, frames: int) -> RowDraw:
+def _best_inside(
+    budget: ShuffleBudget, dim: int, size: int, blocks: int, frames: int
+) -> RowDraw:
     """The draw from frames of N rows whose k has the least error, searched from where its variance is least."""
     candidates = 2 * size * blocks
     total = budget.clients * budget.messages
@@ -262,9 +310,20 @@ def _best_inside(budget: ShuffleBudget, dim: int, size: int, blocks: int, frames
         return RowDraw(whole_budget(local, candidates, inside), dim, size, blocks)
 
     def error(at: int) -> float:
-        return draw(counts[at]).error(frames, total).total if 0 <= at < len(counts) else math.inf
+        return (
+            draw(counts[at]).error(frames, total).total
+            if 0 <= at < len(counts)
+            else math.inf
+        )
 
-    counts = sorted({round(_RATIO**at) for at in range(math.floor(math.log(size, _RATIO)) + 1)})
+    counts = sorted(
+        {round(_RATIO**at) for at in range(math.floor(math.log(size, _RATIO)) + 1)}
+    )
     near = counts[_valley(error, max(bisect(counts, usual * candidates) - 1, 0))]
-    tried = {min(max(1, round(near * _RATIO ** (step / 8))), size) for step in range(-8, 9)}
-    return min((draw(inside) for inside in sorted(tried)), key=lambda draw: draw.error(frames, total).total)
+    tried = {
+        min(max(1, round(near * _RATIO ** (step / 8))), size) for step in range(-8, 9)
+    }
+    return min(
+        (draw(inside) for inside in sorted(tried)),
+        key=lambda draw: draw.error(frames, total).total,
+    )

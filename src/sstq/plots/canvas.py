@@ -19,17 +19,23 @@ def require_matplotlib() -> None:
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
-        raise ImportError("pictures need matplotlib: pip install 'sstq[plots]'") from error
+        raise ImportError(
+            "pictures need matplotlib: pip install 'sstq[plots]'"
+        ) from error
 
 
-def new_figure(width: float, height: float, layout: Literal["constrained"] | None = "constrained") -> Any:
+def new_figure(
+    width: float, height: float, layout: Literal["constrained"] | None = "constrained"
+) -> Any:
     """Return an empty figure that notebooks show, without a window and without global state."""
     require_matplotlib()
     from matplotlib import pyplot
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     # Notebooks show the figures of pyplot, which keeps them until they are closed, and takes their canvas then.
-    figure = pyplot.figure(figsize=(width, height), dpi=160, facecolor="white", layout=layout)
+    figure = pyplot.figure(
+        figsize=(width, height), dpi=160, facecolor="white", layout=layout
+    )
     pyplot.close(figure)
     FigureCanvasAgg(figure)
     return figure

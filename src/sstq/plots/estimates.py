@@ -15,7 +15,9 @@ _LETTERS = 75
 _MOST_PANELS = 12
 
 
-def draw_estimate(estimate: Any, labels: Sequence[str] | None, level: float, axes: Any) -> Any:
+def draw_estimate(
+    estimate: Any, labels: Sequence[str] | None, level: float, axes: Any
+) -> Any:
     """Draw an estimate on these axes, or new ones if None; returns the figure."""
     dim = len(estimate.value)
     half_width = estimate.region(level).half_width
@@ -24,9 +26,18 @@ def draw_estimate(estimate: Any, labels: Sequence[str] | None, level: float, axe
         raise ValueError(f"labels must be {dim}, one per coordinate, got {len(labels)}")
     if axes is None:
         (axes,) = new_panels(1, 3.2)
-    draw_intervals(axes, np.arange(dim), estimate.value, estimate.value - half_width, estimate.value + half_width)
+    draw_intervals(
+        axes,
+        np.arange(dim),
+        estimate.value,
+        estimate.value - half_width,
+        estimate.value + half_width,
+    )
     name_places(axes, labels)
-    axes.set_title(f"{estimate.count:,} messages, all intervals hold at {100 * level:g} %", fontsize=10)
+    axes.set_title(
+        f"{estimate.count:,} messages, all intervals hold at {100 * level:g} %",
+        fontsize=10,
+    )
     return axes.figure
 
 
@@ -49,32 +60,51 @@ def draw_questions(results: Sequence[Any], level: float) -> Any:
         (low, high) = result.interval(level)
         if hasattr(result, "edges"):
             middles = (result.edges[1:] + result.edges[:-1]) / 2
-            draw_intervals(axes, middles, result.estimate, low, high, result.edges[1] - result.edges[0])
+            draw_intervals(
+                axes,
+                middles,
+                result.estimate,
+                low,
+                high,
+                result.edges[1] - result.edges[0],
+            )
             middle = result.quantile(0.5, level)
             axes.axvspan(middle.low, middle.high, color=INK, alpha=0.08)
             axes.axvline(middle.value, color=INK, linewidth=0.8, linestyle="--")
-            axes.set_xlabel(f"median {middle.value:,.5g}, between {middle.low:,.5g} and {middle.high:,.5g}", fontsize=9)
+            axes.set_xlabel(
+                f"median {middle.value:,.5g}, between {middle.low:,.5g} and {middle.high:,.5g}",
+                fontsize=9,
+            )
         elif len(result.items) == 1 and np.isfinite(result.limits).all():
             draw_on_scale(axes, result.estimate[0], low[0], high[0], result.limits)
         else:
             draw_intervals(axes, np.arange(len(low)), result.estimate, low, high)
             name_places(axes, result.items)
         over = {"people": "all people", "answers": "those who answered"}[result.over]
-        axes.set_title(f"{result.name}: {result.count:,} messages, over {over}, {100 * level:g} %", fontsize=10)
+        axes.set_title(
+            f"{result.name}: {result.count:,} messages, over {over}, {100 * level:g} %",
+            fontsize=10,
+        )
     return panels[0].figure
 
 
-def draw_on_scale(axes: Any, value: float, low: float, high: float, limits: tuple[float, float]) -> None:
+def draw_on_scale(
+    axes: Any, value: float, low: float, high: float, limits: tuple[float, float]
+) -> None:
     """One number with its interval, on the whole scale that it can be on."""
     axes.hlines(0, low, high, color=ACCENT, linewidth=6, alpha=0.4)
     axes.plot(value, 0, "o", color=ACCENT)
     axes.set(xlim=limits, yticks=[])
-    axes.set_xlabel(f"mean {value:,.5g}, between {low:,.5g} and {high:,.5g}", fontsize=9)
+    axes.set_xlabel(
+        f"mean {value:,.5g}, between {low:,.5g} and {high:,.5g}", fontsize=9
+    )
     tidy(axes)
     axes.spines["left"].set_visible(False)
 
 
-def draw_intervals(axes: Any, places: Any, values: Any, low: Any, high: Any, width: float = 1.0) -> None:
+def draw_intervals(
+    axes: Any, places: Any, values: Any, low: Any, high: Any, width: float = 1.0
+) -> None:
     """Values with their intervals, as bars or, if there are many, as a band."""
     if len(values) <= _MOST_BARS:
         axes.bar(places, values, width=0.85 * width, color=ACCENT, alpha=0.75)

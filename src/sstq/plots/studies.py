@@ -30,9 +30,17 @@ def draw_range(result: Any, level: float) -> Any:
     """Draw the coordinates of a mean with their intervals; returns the figure."""
     reach = result.region(level).half_width
     (axes,) = new_panels(1, 3.2)
-    draw_intervals(axes, np.arange(len(result.mean)), result.mean, result.mean - reach, result.mean + reach)
+    draw_intervals(
+        axes,
+        np.arange(len(result.mean)),
+        result.mean,
+        result.mean - reach,
+        result.mean + reach,
+    )
     axes.set_xlabel("coordinate")
-    _title(axes, result, f"clip {result.clip:.3g}, {100 * result.beyond[0]:.2g} % beyond")
+    _title(
+        axes, result, f"clip {result.clip:.3g}, {100 * result.beyond[0]:.2g} % beyond"
+    )
     return axes.figure
 
 
@@ -43,7 +51,15 @@ def draw_bounds(result: Any) -> Any:
     for place, (low, high) in enumerate(result.bounds.values()):
         axes.hlines(place, 0, 1, color=ACCENT, linewidth=3)
         for at, end, side in ((0, low, "right"), (1, high, "left")):
-            axes.text(at + 0.02 * (2 * at - 1), place, f"{end:,.5g}", ha=side, va="center", fontsize=10, color=INK)
+            axes.text(
+                at + 0.02 * (2 * at - 1),
+                place,
+                f"{end:,.5g}",
+                ha=side,
+                va="center",
+                fontsize=10,
+                color=INK,
+            )
     axes.set_yticks(range(len(result.bounds)), list(result.bounds))
     axes.set(xlim=(-0.35, 1.35), ylim=(len(result.bounds) - 0.5, -0.5), xticks=[])
     _title(axes, result, "bounds")
@@ -59,11 +75,33 @@ def draw_curves(curves: Any, result: Any, level: float, truth: Any) -> Any:
     for place, (axes, curve) in enumerate(zip(panels, curves, strict=True)):
         weeks = np.arange(1, len(curve.raw) + 1)
         low, high = curve.band(level)
-        axes.plot(weeks, curve.raw, ".", color=FAINT, markersize=4, label=f"each {result.period} by itself")
-        axes.fill_between(weeks, low, high, color=ACCENT, alpha=0.2, linewidth=0, label=f"{100 * level:g} % band")
+        axes.plot(
+            weeks,
+            curve.raw,
+            ".",
+            color=FAINT,
+            markersize=4,
+            label=f"each {result.period} by itself",
+        )
+        axes.fill_between(
+            weeks,
+            low,
+            high,
+            color=ACCENT,
+            alpha=0.2,
+            linewidth=0,
+            label=f"{100 * level:g} % band",
+        )
         axes.plot(weeks, curve.value, color=ACCENT, linewidth=1.6, label="smoothed")
         if truth is not None:
-            axes.plot(weeks, truth[place], color=SECOND, linewidth=1.0, linestyle="--", label="truth")
+            axes.plot(
+                weeks,
+                truth[place],
+                color=SECOND,
+                linewidth=1.0,
+                linestyle="--",
+                label="truth",
+            )
         name = " ".join(filter(None, [curve.question, curve.item]))
         axes.set_title(", ".join(filter(None, [name, curve.changed])), fontsize=10)
         tidy(axes)
@@ -71,11 +109,17 @@ def draw_curves(curves: Any, result: Any, level: float, truth: Any) -> Any:
     people = f"{sum(result.people):,} people, each answers once, total ε = {result.epsilon:g}"
     figure.suptitle(people, fontsize=11, color=INK)
     figure.legend(
-        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize=9
+        *panels[0].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=4,
+        frameon=False,
+        fontsize=9,
     )
     return figure
 
 
 def _title(axes: Any, result: Any, more: str) -> None:
-    axes.set_title(f"{result.people:,} people, total ε = {result.epsilon:g}, {more}", fontsize=10)
+    axes.set_title(
+        f"{result.people:,} people, total ε = {result.epsilon:g}, {more}", fontsize=10
+    )
     tidy(axes)

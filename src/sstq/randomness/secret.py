@@ -48,7 +48,9 @@ class SecureBits:
 
         def fill(requests: slice) -> None:
             for request in range(requests.start, requests.stop):
-                part = drawn[request * _WORDS_PER_REQUEST : (request + 1) * _WORDS_PER_REQUEST]
+                part = drawn[
+                    request * _WORDS_PER_REQUEST : (request + 1) * _WORDS_PER_REQUEST
+                ]
                 part[:] = np.frombuffer(os.urandom(8 * len(part)), dtype=np.uint64)
 
         run_in_chunks(fill, -(-count // _WORDS_PER_REQUEST), MIN_ELEMENTS_A_THREAD)
@@ -79,9 +81,15 @@ def bit_source(rng: RngLike) -> BitSource:
         return SecureBits()
     if isinstance(rng, np.random.Generator):
         return SeededBits(rng)
-    if isinstance(rng, (bool, np.bool_)) or not isinstance(rng, (int, np.integer)) or rng < 0:
+    if (
+        isinstance(rng, (bool, np.bool_))
+        or not isinstance(rng, (int, np.integer))
+        or rng < 0
+    ):
         got = rng if isinstance(rng, (int, np.integer)) else type(rng).__name__
-        raise ValueError(f"rng must be None, a non-negative integer seed or a numpy Generator, got {got}")
+        raise ValueError(
+            f"rng must be None, a non-negative integer seed or a numpy Generator, got {got}"
+        )
     return SeededBits(int(rng))
 
 
@@ -98,7 +106,9 @@ def open_interval(words: Words) -> Floats:
 def normals(source: BitSource, shape: tuple[int, ...]) -> Floats:
     """Independent standard normal numbers by `sstq.kernels.box_muller`: one word per number (one more if odd)."""
     count = math.prod(shape)
-    return kernels.box_muller(source.words(count + count % 2)[None])[0, :count].reshape(shape)
+    return kernels.box_muller(source.words(count + count % 2)[None])[0, :count].reshape(
+        shape
+    )
 
 
 def channel_words(words: Words) -> Words:

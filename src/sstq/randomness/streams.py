@@ -30,7 +30,9 @@ _WORD = 1 << 64
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 # A table is ten times as fast as arithmetic with bits.
-_OCTETS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+_OCTETS = np.unpackbits(
+    np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little"
+)
 _SIGNS_OF_OCTETS = 1 - 2 * _OCTETS.astype(np.float32)
 
 
@@ -39,7 +41,9 @@ def _key(seed: int, purpose: str) -> tuple[int, int]:
         raise ValueError(f"seed must be in [0, 2^64), got {seed}")
     encoded = purpose.encode("ascii")
     if not 0 < len(encoded) <= 8:
-        raise ValueError(f"purpose must be one to eight ASCII characters, got {purpose!r}")
+        raise ValueError(
+            f"purpose must be one to eight ASCII characters, got {purpose!r}"
+        )
     return seed, int.from_bytes(encoded, "little")
 
 
@@ -64,7 +68,9 @@ def _multiply_high_low(a: np.uint64, b: Words) -> tuple[Words, Words]:
     low_high = a_low * b_high
     high_low = a_high * b_low
     middle = (low_low >> _HALF) + (low_high & _LOW_HALF) + (high_low & _LOW_HALF)
-    high = a_high * b_high + (low_high >> _HALF) + (high_low >> _HALF) + (middle >> _HALF)
+    high = (
+        a_high * b_high + (low_high >> _HALF) + (high_low >> _HALF) + (middle >> _HALF)
+    )
     return high, (middle << _HALF) | (low_low & _LOW_HALF)
 
 
@@ -115,7 +121,9 @@ def signs(seed: int, purpose: str, count: int) -> Floats32:
         >>> signs(7, "signs", 6)
         array([ 1., -1., -1., -1., -1.,  1.], dtype=float32)
     """
-    values: Floats32 = signs_of_words(words(seed, purpose, -(-count // 64))[None], count)[0]
+    values: Floats32 = signs_of_words(
+        words(seed, purpose, -(-count // 64))[None], count
+    )[0]
     values.setflags(write=False)
     return values
 
@@ -169,4 +177,6 @@ def mix_seed(base_seed: int, round_number: int) -> int:
     """
     if not 0 <= round_number < _WORD:
         raise ValueError(f"round_number must be in [0, 2^64), got {round_number}")
-    return int(words_of(base_seed, "round", np.array([round_number], dtype=np.uint64))[0])
+    return int(
+        words_of(base_seed, "round", np.array([round_number], dtype=np.uint64))[0]
+    )

@@ -137,7 +137,9 @@ class FlatChannel(Channel):
 
     def __post_init__(self) -> None:
         if not 0 < self.other < self.own == TOTAL - (self.size - 1) * self.other:
-            raise ValueError(f"own must be above other and a row sum to 2^62, got {self.own} and {self.other}")
+            raise ValueError(
+                f"own must be above other and a row sum to 2^62, got {self.own} and {self.other}"
+            )
         self._check_ratio()
 
     @property
@@ -154,7 +156,9 @@ class FlatChannel(Channel):
     def matrix(self) -> Ints:
         """The integer weights, built again at each call (134 MB for 12 bits)."""
         if self.size > _SIZE_MAX:
-            raise ValueError(f"the matrix of {self.size} tokens is too large to build; use own and other")
+            raise ValueError(
+                f"the matrix of {self.size} tokens is too large to build; use own and other"
+            )
         weights = np.full((self.size, self.size), self.other, dtype=np.int64)
         np.fill_diagonal(weights, self.own)
         return weights
@@ -178,7 +182,9 @@ class FlatChannel(Channel):
     def moments(self, values: Floats) -> tuple[Floats, Floats]:
         """Return E[w|token] and E[w²|token] of decoding values w, one per code."""
         floor = self.other / TOTAL
-        return self.gain * values + floor * math.fsum(values), self.gain * values**2 + floor * math.fsum(values**2)
+        return self.gain * values + floor * math.fsum(
+            values
+        ), self.gain * values**2 + floor * math.fsum(values**2)
 
     def sample(self, tokens: Ints, words: Words) -> Ints:
         """Draw a code for each token, with the same work whatever the token and the word."""
@@ -226,12 +232,16 @@ class TableChannel(Channel):
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", _read_matrix(self.weights))
         if self.weights.min() < 0:
-            raise ValueError(f"matrix must have non-negative weights, got {self.weights.min()}")
+            raise ValueError(
+                f"matrix must have non-negative weights, got {self.weights.min()}"
+            )
         for row in np.flatnonzero(~rows_sum_to_total(self.weights)):
             raise ValueError(f"row {row} of matrix must sum to exactly 2^62")
         tops, bottoms = self._extremes
         for column in np.flatnonzero((bottoms == 0) & (tops > 0)):
-            mixed = f"column {column} of matrix is zero in some rows and positive in others"
+            mixed = (
+                f"column {column} of matrix is zero in some rows and positive in others"
+            )
             raise ValueError(f"{mixed}: seeing it would reveal the token")
         self._check_ratio()
 
@@ -246,10 +256,18 @@ def _read_matrix(matrix: object) -> Ints:
     try:
         weights = np.array(matrix)
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"matrix must be a rectangular table of integers: {error}") from None
-    if weights.ndim != 2 or weights.dtype != np.int64 or not all(1 <= length <= _SIZE_MAX for length in weights.shape):
+        raise ValueError(
+            f"matrix must be a rectangular table of integers: {error}"
+        ) from None
+    if (
+        weights.ndim != 2
+        or weights.dtype != np.int64
+        or not all(1 <= length <= _SIZE_MAX for length in weights.shape)
+    ):
         got = f"{weights.dtype} of shape {weights.shape}"
-        raise ValueError(f"matrix must be a table of int64 weights with sides in [1, {_SIZE_MAX}], got {got}")
+        raise ValueError(
+            f"matrix must be a table of int64 weights with sides in [1, {_SIZE_MAX}], got {got}"
+        )
     weights.setflags(write=False)
     return weights
 
@@ -269,13 +287,17 @@ def unbiased_decoder(channel: Channel, codebook: Codebook) -> Floats:
     if isinstance(channel, FlatChannel):
         total = math.fsum(codebook.values)
         contrast = channel.own - channel.other
-        values: Floats = codebook.values * (TOTAL / contrast) - total * (channel.other / contrast)
+        values: Floats = codebook.values * (TOTAL / contrast) - total * (
+            channel.other / contrast
+        )
     else:
         values = _least_variance_solution(channel, codebook.values)
     residual = float(np.abs(channel.moments(values)[0] - codebook.values).max())
     if not residual <= RESIDUAL_MAX:
         best = f"the best is off by {residual:.1e}, above {RESIDUAL_MAX}"
-        raise ValueError(f"no decoder is unbiased for this channel: {best}; use fewer bits or a larger epsilon")
+        raise ValueError(
+            f"no decoder is unbiased for this channel: {best}; use fewer bits or a larger epsilon"
+        )
     return values
 
 
@@ -288,7 +310,9 @@ def _least_variance_solution(channel: Channel, targets: Floats) -> Floats:
     # In the unknowns √π·w the least norm is the least variance. Directions that no row can tell apart (cells thinner
     # than the arithmetic) are cut by the rank tolerance; they would only add noise.
     scales = 1 / np.sqrt(rows.mean(axis=0))
-    solution = lstsq(rows * scales, distinct, cond=_RANK_TOLERANCE, lapack_driver="gelsy")[0]
+    solution = lstsq(
+        rows * scales, distinct, cond=_RANK_TOLERANCE, lapack_driver="gelsy"
+    )[0]
     values = np.zeros(channel.shape[1])
     values[used] = scales * solution
     return values

@@ -39,8 +39,15 @@ class Codebook:
         values = np.array(self.values, dtype=np.float64) + 0.0  # + 0.0 turns −0 into 0
         sized = values.ndim == 1 and 2 <= values.size <= 1 << BITS_MAX
         # NaN is neither equal to anything nor in order.
-        if not (sized and values[0] == -1 and values[-1] == 1 and (np.diff(values) >= 0).all()):
-            raise ValueError(f"values must be 2 to {1 << BITS_MAX} numbers from -1 to 1, in order, got {values}")
+        if not (
+            sized
+            and values[0] == -1
+            and values[-1] == 1
+            and (np.diff(values) >= 0).all()
+        ):
+            raise ValueError(
+                f"values must be 2 to {1 << BITS_MAX} numbers from -1 to 1, in order, got {values}"
+            )
         values.setflags(write=False)
         object.__setattr__(self, "values", values)
 
@@ -48,7 +55,11 @@ class Codebook:
         return f"Codebook({self.name!r}, {self.values.tolist()})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Codebook) and self.name == other.name and np.array_equal(self.values, other.values)
+        return (
+            isinstance(other, Codebook)
+            and self.name == other.name
+            and np.array_equal(self.values, other.values)
+        )
 
     def __hash__(self) -> int:
         return hash((self.name, self.values.tobytes()))
@@ -80,7 +91,9 @@ def panter_dite_codebook(bits: int, density: Density) -> Codebook:
     cumulative = np.append(0.0, np.cumsum(weights))
     targets = np.arange(1, size - 1) / (size - 1) * cumulative[-1]
     cell = np.searchsorted(cumulative, targets, side="right") - 1
-    inner = density.grid[cell] + (targets - cumulative[cell]) / weights[cell] * (2 / weights.size)
+    inner = density.grid[cell] + (targets - cumulative[cell]) / weights[cell] * (
+        2 / weights.size
+    )
     values = np.concatenate([[-1.0], np.clip(inner, -1.0, 1.0), [1.0]])
     # Exactly symmetric, as the density is.
     return Codebook("panter-dite", np.maximum.accumulate((values - values[::-1]) / 2))
@@ -108,12 +121,16 @@ def optimized_codebook(bits: int, epsilon: float) -> Codebook:
         positive = _solve_outward(2.0, strength, half)
     else:
         reach = _outward(_SMALLEST, 1.0, strength, half)
-        positive = _solve_outward(1.0, strength, sum(value <= 1 for value in reach[: half - 1]))
+        positive = _solve_outward(
+            1.0, strength, sum(value <= 1 for value in reach[: half - 1])
+        )
     zeros = np.zeros(2 * (half - positive.size))
     return Codebook("optimized", np.concatenate([-positive[::-1], zeros, positive]))
 
 
-def _outward(first: float, gap_factor: float, strength: float, count: int) -> list[float]:
+def _outward(
+    first: float, gap_factor: float, strength: float, count: int
+) -> list[float]:
     """Up to ``count`` positive codewords from p_1 = first outward; stop at the first beyond 1."""
     value = first
     gap = gap_factor * first
@@ -151,11 +168,15 @@ def interpolation(values: Floats, y: ArrayLike) -> tuple[Ints, Floats]:
         (array([0, 0, 2, 2, 2]), array([0.  , 0.75, 0.  , 0.5 , 1.  ]))
     """
     clamped = np.clip(np.asarray(y, dtype=np.float64), -1.0, 1.0)
-    lower = np.minimum(np.searchsorted(values, clamped, side="right") - 1, values.size - 2).astype(np.int64)
+    lower = np.minimum(
+        np.searchsorted(values, clamped, side="right") - 1, values.size - 2
+    ).astype(np.int64)
     start = values[lower]
     gap = values[lower + 1] - start
     # The gap is zero only at y = 1 with a repeated last codeword; there either token is right.
-    return lower, np.divide(clamped - start, gap, out=np.ones_like(clamped), where=gap > 0)
+    return lower, np.divide(
+        clamped - start, gap, out=np.ones_like(clamped), where=gap > 0
+    )
 
 
 def stochastic_round(values: Floats, y: ArrayLike, uniforms: ArrayLike) -> Ints:

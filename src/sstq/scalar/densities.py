@@ -47,7 +47,11 @@ class Density:
         object.__setattr__(self, "masses", masses)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Density) and self.edges == other.edges and np.array_equal(self.masses, other.masses)
+        return (
+            isinstance(other, Density)
+            and self.edges == other.edges
+            and np.array_equal(self.masses, other.masses)
+        )
 
     def __hash__(self) -> int:
         return hash((self.edges, self.masses.tobytes()))
@@ -75,15 +79,31 @@ class Density:
         row, right = _between(betas, beta)
         column, upper = _between(redundancies, redundancy)
         corners = shares[row : row + 2, column : column + 2]
-        half = np.tensordot(np.outer([1 - right, right], [1 - upper, upper]), corners, axes=2) / 2
+        half = (
+            np.tensordot(
+                np.outer([1 - right, right], [1 - upper, upper]), corners, axes=2
+            )
+            / 2
+        )
         half /= 2 * math.fsum(half.tolist())
-        return cls(np.concatenate([half[-2::-1], half[:-1]]), (float(half[-1]), float(half[-1])))
+        return cls(
+            np.concatenate([half[-2::-1], half[:-1]]),
+            (float(half[-1]), float(half[-1])),
+        )
 
     @classmethod
     def gaussian(cls, u: float, cells: int = _CELLS) -> "Density":
         """Return the law of clip(G/(u√2), ±1) for a standard Gaussian G."""
         # P(t ≤ τ) = (1 + erf(u·τ))/2 inside; mirroring makes the symmetry exact.
-        masses = np.diff([math.erf(u * point) for point in np.linspace(-1.0, 1.0, cells + 1).tolist()]) / 2
+        masses = (
+            np.diff(
+                [
+                    math.erf(u * point)
+                    for point in np.linspace(-1.0, 1.0, cells + 1).tolist()
+                ]
+            )
+            / 2
+        )
         masses = (masses + masses[::-1]) / 2
         edge = math.erfc(u) / 2
         return cls(masses, (edge, edge))
@@ -120,19 +140,27 @@ class Density:
         cell = self._cell(y)
         left = self.grid[cell]
         height = self.masses[cell] * (self.masses.size / 2)
-        inner = np.stack([height * (y**power - left**power) / power for power in (1, 2, 3)])
+        inner = np.stack(
+            [height * (y**power - left**power) / power for power in (1, 2, 3)]
+        )
         return np.asarray(self._cumulative[:, cell] + inner)
 
 
 @cache
 def _kashin_table() -> tuple[Floats, Floats, Floats]:
     """The levels β, the redundancies ρ and, for each pair, the shares of |t| in the cells of [0, 1) and at 1."""
-    table = json.loads(files("sstq.scalar").joinpath(KASHIN_TABLE).read_text(encoding="utf-8"))
+    table = json.loads(
+        files("sstq.scalar").joinpath(KASHIN_TABLE).read_text(encoding="utf-8")
+    )
     shares = np.array(table["per_million"], dtype=np.float64) / 1e6
     return np.array(table["beta"]), np.array(table["redundancy"]), shares
 
 
 def _between(grid: Floats, value: float) -> tuple[int, float]:
     """Return the grid point below a value and the weight of the one above; beyond the grid, its end."""
-    place = int(np.clip(np.searchsorted(grid, value, side="right") - 1, 0, len(grid) - 2))
-    return place, float(np.clip((value - grid[place]) / (grid[place + 1] - grid[place]), 0, 1))
+    place = int(
+        np.clip(np.searchsorted(grid, value, side="right") - 1, 0, len(grid) - 2)
+    )
+    return place, float(
+        np.clip((value - grid[place]) / (grid[place + 1] - grid[place]), 0, 1)
+    )

@@ -27,7 +27,9 @@ Box = tuple[tuple[int, int], ...]
 
 def mass(box: Box) -> Fraction:
     """The probability that uniform words fall into a box."""
-    return math.prod((Fraction(high - low + 1, TOTAL) for low, high in box), start=Fraction(1))
+    return math.prod(
+        (Fraction(high - low + 1, TOTAL) for low, high in box), start=Fraction(1)
+    )
 
 
 @dataclass(frozen=True)
@@ -61,25 +63,50 @@ class Law:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", tuple(map(tuple, self.weights)))
-        integers = all(type(weight) is int and weight >= 0 for case in self.weights for weight in case)
-        if type(self.size) is not int or not 1 <= self.size <= TOTAL or not self.weights or not integers:
-            raise ValueError(f"a law of kind {self.kind!r} must have a size and weights that are integers")
+        integers = all(
+            type(weight) is int and weight >= 0
+            for case in self.weights
+            for weight in case
+        )
+        if (
+            type(self.size) is not int
+            or not 1 <= self.size <= TOTAL
+            or not self.weights
+            or not integers
+        ):
+            raise ValueError(
+                f"a law of kind {self.kind!r} must have a size and weights that are integers"
+            )
         if self.kind == "table":
             self._check_table()
             return
-        if self.kind not in get_args(Kind) or [len(case) for case in self.weights] != [2]:
-            raise ValueError(f"kind and weights must be those of a known law, got {self.kind!r}")
+        if self.kind not in get_args(Kind) or [len(case) for case in self.weights] != [
+            2
+        ]:
+            raise ValueError(
+                f"kind and weights must be those of a known law, got {self.kind!r}"
+            )
         runs = self._runs(0)
         if self.kind == "two-level":
             good = all(members > 0 < weight for members, weight in runs)
         else:
-            good = 0 not in self.weights[0] and sum(members * weight for members, weight in runs) == TOTAL
+            good = (
+                0 not in self.weights[0]
+                and sum(members * weight for members, weight in runs) == TOTAL
+            )
         if not good:
-            raise ValueError(f"the weights of all outcomes must be positive and share out 2^62, got {self.weights[0]}")
+            raise ValueError(
+                f"the weights of all outcomes must be positive and share out 2^62, got {self.weights[0]}"
+            )
 
     def _check_table(self) -> None:
-        if self.size != len(self.weights) or len({len(row) for row in self.weights}) != 1:
-            raise ValueError("weights must be a table with a row for each token, all of one length")
+        if (
+            self.size != len(self.weights)
+            or len({len(row) for row in self.weights}) != 1
+        ):
+            raise ValueError(
+                "weights must be a table with a row for each token, all of one length"
+            )
         for number, row in enumerate(self.weights):
             if sum(row) != TOTAL:
                 raise ValueError(f"row {number} must sum to 2^62")
@@ -120,15 +147,24 @@ class Law:
         """The largest ratio of the probabilities of one outcome, over all pairs of cases and outcomes."""
         if self.kind == "two-level":
             return self._extreme(max, ceil=True) / self.least()
-        columns = zip(*self.weights, strict=True) if self.kind == "table" else self.weights
-        return max(Fraction(max(column), min(column)) for column in columns if max(column))
+        columns = (
+            zip(*self.weights, strict=True) if self.kind == "table" else self.weights
+        )
+        return max(
+            Fraction(max(column), min(column)) for column in columns if max(column)
+        )
 
     def least(self) -> Fraction:
         """The least probability that a candidate of a draw with two levels can have."""
         return self._extreme(min, ceil=False)
 
     def _extreme(self, choose: Any, ceil: bool) -> Fraction:
-        return Fraction(choose(weight * ((TOTAL + ceil * (n - 1)) // n) for n, weight in self._runs(0)), TOTAL**2)
+        return Fraction(
+            choose(
+                weight * ((TOTAL + ceil * (n - 1)) // n) for n, weight in self._runs(0)
+            ),
+            TOTAL**2,
+        )
 
     def cells(self, case: int) -> int:
         """The number of cells of a case."""
@@ -139,7 +175,12 @@ class Law:
         runs = self._runs(case)
         two_level = self.kind == "two-level"
         firsts = [0, *accumulate(members for members, _ in runs)]
-        starts = [0, *accumulate(weight if two_level else members * weight for members, weight in runs)]
+        starts = [
+            0,
+            *accumulate(
+                weight if two_level else members * weight for members, weight in runs
+            ),
+        ]
         boxes: list[Box] = []
         for place in places:
             run = bisect_right(firsts, place) - 1
@@ -147,15 +188,23 @@ class Law:
             within = place - firsts[run]
             start = starts[run]
             if two_level:
-                low, high = (-(-TOTAL * position // members) for position in (within, within + 1))
+                low, high = (
+                    -(-TOTAL * position // members) for position in (within, within + 1)
+                )
                 boxes.append(((start, start + weight - 1), (low, high - 1)))
             else:
-                boxes.append(((start + within * weight, start + (within + 1) * weight - 1),))
+                boxes.append(
+                    ((start + within * weight, start + (within + 1) * weight - 1),)
+                )
         return boxes
 
     def to_dict(self) -> dict[str, Any]:
         """Return kind, size and integers as JSON values; integers are decimal strings, as they may exceed 2^53."""
-        return {"kind": self.kind, "size": self.size, "weights": [[*map(str, case)] for case in self.weights]}
+        return {
+            "kind": self.kind,
+            "size": self.size,
+            "weights": [[*map(str, case)] for case in self.weights],
+        }
 
 
 @dataclass(frozen=True)
@@ -177,9 +226,13 @@ class EitherLaw:
         if not self.parts or not all(part.kind == "two-level" for part in self.parts):
             raise ValueError("parts must be laws of kind 'two-level'")
         if self.shares is not None and (
-            len(self.shares) != len(self.parts) or min(self.shares) < 0 or sum(self.shares) != 1
+            len(self.shares) != len(self.parts)
+            or min(self.shares) < 0
+            or sum(self.shares) != 1
         ):
-            raise ValueError(f"shares must be one for each part and sum to 1, got {self.shares}")
+            raise ValueError(
+                f"shares must be one for each part and sum to 1, got {self.shares}"
+            )
 
     def law(self) -> Self:
         """A draw that is nothing but its law."""
@@ -196,7 +249,11 @@ class EitherLaw:
 
     def part_of(self, case: int) -> tuple[int, int]:
         """The draw to which a case belongs, and its number there."""
-        return [(number, inner) for number, part in enumerate(self.parts) for inner in range(part.cases)][case]
+        return [
+            (number, inner)
+            for number, part in enumerate(self.parts)
+            for inner in range(part.cases)
+        ][case]
 
     def ratio(self) -> Fraction:
         """The largest ratio of all draws."""
@@ -214,7 +271,11 @@ class EitherLaw:
 
     def to_dict(self) -> dict[str, Any]:
         """The kind, the number of draws, and the draws."""
-        return {"kind": self.kind, "size": len(self.parts), "weights": [part.to_dict() for part in self.parts]}
+        return {
+            "kind": self.kind,
+            "size": len(self.parts),
+            "weights": [part.to_dict() for part in self.parts],
+        }
 
 
 def law_from_dict(data: Any) -> Law | EitherLaw:
@@ -222,8 +283,14 @@ def law_from_dict(data: Any) -> Law | EitherLaw:
     if not isinstance(data, dict) or data.get("kind") != EitherLaw.kind:
         return _read_law(data)
     parts = data.get("weights")
-    if set(data) != _FIELDS or not isinstance(parts, list) or data["size"] != len(parts):
-        raise ValueError("a law of kind 'either' must have a list of laws and their number")
+    if (
+        set(data) != _FIELDS
+        or not isinstance(parts, list)
+        or data["size"] != len(parts)
+    ):
+        raise ValueError(
+            "a law of kind 'either' must have a list of laws and their number"
+        )
     return EitherLaw([_read_law(part) for part in parts])
 
 

@@ -20,7 +20,13 @@ import numpy as np
 from sstq.array_types import Floats, Ints
 from sstq.exactness import TOTAL, exp_lower, largest_ratio
 from sstq.scalar.channels import Channel, TableChannel
-from sstq.scalar.codebooks import Codebook, panter_dite_codebook, rounding_moments, token_moments, uniform_codebook
+from sstq.scalar.codebooks import (
+    Codebook,
+    panter_dite_codebook,
+    rounding_moments,
+    token_moments,
+    uniform_codebook,
+)
 from sstq.scalar.densities import Density
 
 Rate = Literal["calibrated", "paper"]
@@ -61,8 +67,12 @@ def laplace_probabilities(values: Floats, rate: float) -> Floats:
     middles = values[:-1] + half_gaps
     left = np.append(0.0, half_gaps)
     right = np.append(half_gaps, 0.0)
-    distance = np.maximum(np.append(-1.0, middles) - values[:, None], values[:, None] - np.append(middles, 1.0))
-    np.fill_diagonal(distance, 0.0)  # from inside its cell a codeword's distance is negative, and exp could overflow
+    distance = np.maximum(
+        np.append(-1.0, middles) - values[:, None],
+        values[:, None] - np.append(middles, 1.0),
+    )
+    # from inside its cell a codeword's distance is negative, and exp could overflow
+    np.fill_diagonal(distance, 0.0)
     distance *= -rate
     weights: Floats = np.exp(distance, out=distance)
     # r·∫ of the kernel over each cell, from its near end; then over a codeword's own cell, from the codeword.
@@ -72,7 +82,9 @@ def laplace_probabilities(values: Floats, rate: float) -> Floats:
     return weights
 
 
-def metric_aware_channel(codebook: Codebook, epsilon: float, rate: Rate = "calibrated") -> TableChannel:
+def metric_aware_channel(
+    codebook: Codebook, epsilon: float, rate: Rate = "calibrated"
+) -> TableChannel:
     """Return the channel P(i|k) ∝ ∫ over the Voronoi cell of c_i of exp(−r·|t − c_k|) dt (paper, Section 5).
 
     The integers are floors of 2^62·P; what a row lacks goes to its largest weight. Rounding can push a ratio past e^ε,
@@ -85,7 +97,9 @@ def metric_aware_channel(codebook: Codebook, epsilon: float, rate: Rate = "calib
         True
     """
     start = resolve_rate(np.unique(codebook.values), epsilon, rate)
-    return _exact_channel("metric-aware", codebook, epsilon, start, laplace_probabilities)
+    return _exact_channel(
+        "metric-aware", codebook, epsilon, start, laplace_probabilities
+    )
 
 
 def discrete_laplace_channel(codebook: Codebook, epsilon: float) -> TableChannel:
@@ -106,7 +120,9 @@ def discrete_laplace_channel(codebook: Codebook, epsilon: float) -> TableChannel
     rate = epsilon / 2
     if excess(rate) > _ROUNDING * epsilon:
         rate = float(brentq(excess, 0.0, rate, xtol=1e-15))
-    return _exact_channel("discrete-laplace", codebook, epsilon, rate, discrete_laplace_probabilities)
+    return _exact_channel(
+        "discrete-laplace", codebook, epsilon, rate, discrete_laplace_probabilities
+    )
 
 
 def discrete_laplace_probabilities(values: Floats, rate: float) -> Floats:
@@ -117,11 +133,17 @@ def discrete_laplace_probabilities(values: Floats, rate: float) -> Floats:
 
 
 def _exact_channel(
-    name: str, codebook: Codebook, epsilon: float, start: float, law: Callable[[Floats, float], Floats]
+    name: str,
+    codebook: Codebook,
+    epsilon: float,
+    start: float,
+    law: Callable[[Floats, float], Floats],
 ) -> TableChannel:
     """The law at the largest rate from `start` down whose integers pass the exact check."""
     limit = exp_lower(epsilon)
-    distinct, first, inverse = np.unique(codebook.values, return_index=True, return_inverse=True)
+    distinct, first, inverse = np.unique(
+        codebook.values, return_index=True, return_inverse=True
+    )
     hopeless = 0.0
     for shrink in _SHRINKS:
         if shrink < hopeless:
@@ -146,7 +168,9 @@ def rescaling(channel: Channel, codebook: Codebook, density: Density) -> float:
     """
     positions, first = np.unique(codebook.values, return_index=True)
     means = token_moments(*rounding_moments(positions, density), density)[1]
-    return float(density.moment(2) / (means @ channel.moments(codebook.values)[0][first]))
+    return float(
+        density.moment(2) / (means @ channel.moments(codebook.values)[0][first])
+    )
 
 
 def _integer_weights(probabilities: Floats) -> Ints:
@@ -155,17 +179,23 @@ def _integer_weights(probabilities: Floats) -> Ints:
     weights = probabilities.astype(np.int64)
     weights[:, (weights.min(axis=0) <= 0) | (weights.max(axis=0) < _THIN * TOTAL)] = 0
     # Float rounding may leave a row above 2^62 by a few thousand; the difference may thus be of either sign.
-    weights[np.arange(len(weights)), weights.argmax(axis=1)] += TOTAL - weights.sum(axis=1)
+    weights[np.arange(len(weights)), weights.argmax(axis=1)] += TOTAL - weights.sum(
+        axis=1
+    )
     return weights
 
 
-def metric_aware_loss(codebook: Codebook, density: Density, epsilon: float, rate: Rate = "calibrated") -> float:
+def metric_aware_loss(
+    codebook: Codebook, density: Density, epsilon: float, rate: Rate = "calibrated"
+) -> float:
     """Return ℒ*_MA-SSTQ(Γ) = E[(y − z)²] in units of B² for a public density of y (paper, Section 5.1)."""
     values = np.unique(codebook.values)
     return _loss(values, density, resolve_rate(values, epsilon, rate))
 
 
-def loss_optimal_codebook(bits: int, density: Density, epsilon: float, rate: Rate = "calibrated") -> Codebook:
+def loss_optimal_codebook(
+    bits: int, density: Density, epsilon: float, rate: Rate = "calibrated"
+) -> Codebook:
     """Return the codebook of least ℒ*_MA-SSTQ (paper, Section 5.1) for a symmetric density.
 
     By a descent from the uniform and the Panter–Dite codebooks; a calibrated rate follows the codebook at every step.
@@ -177,7 +207,9 @@ def loss_optimal_codebook(bits: int, density: Density, epsilon: float, rate: Rat
     """
     if bits > _BITS_MAX_LOSS_OPTIMAL:
         problem = f"bits must be in [1, {_BITS_MAX_LOSS_OPTIMAL}] for a loss-optimal codebook, got {bits}"
-        raise ValueError(f"{problem}: with more, the search takes minutes and gains nothing")
+        raise ValueError(
+            f"{problem}: with more, the search takes minutes and gains nothing"
+        )
     starts = [uniform_codebook(bits).values, panter_dite_codebook(bits, density).values]
     candidates = starts + [_descend(start, density, epsilon, rate) for start in starts]
     books = [Codebook("loss-optimal", values) for values in candidates]
@@ -186,7 +218,9 @@ def loss_optimal_codebook(bits: int, density: Density, epsilon: float, rate: Rat
 
 def _loss(values: Floats, density: Density, decay: float) -> float:
     shares, means = token_moments(*rounding_moments(values, density), density)
-    answers = laplace_probabilities(values, decay) @ np.stack([values, values**2], axis=1)
+    answers = laplace_probabilities(values, decay) @ np.stack(
+        [values, values**2], axis=1
+    )
     return float(density.moment(2) - 2 * means @ answers[:, 0] + shares @ answers[:, 1])
 
 
@@ -210,4 +244,6 @@ def _descend(start: Floats, density: Density, epsilon: float, rate: Rate) -> Flo
     logs = np.zeros(variable.max() + 1)
     logs[variable] = np.log(np.maximum(np.diff(start), _SMALLEST_GAP))
     bounds = [(np.log(_SMALLEST_GAP), np.log(2.0))] * logs.size
-    return codewords(minimize(objective, logs, method="L-BFGS-B", bounds=bounds, options=_SEARCH).x)
+    return codewords(
+        minimize(objective, logs, method="L-BFGS-B", bounds=bounds, options=_SEARCH).x
+    )

@@ -29,7 +29,13 @@ import numpy as np
 from sstq.array_types import Floats, Ints
 from sstq.exactness import TOTAL, exp_lower
 from sstq.scalar.channels import Channel, TableChannel
-from sstq.scalar.codebooks import Codebook, optimized_codebook, rounding_moments, token_moments, uniform_codebook
+from sstq.scalar.codebooks import (
+    Codebook,
+    optimized_codebook,
+    rounding_moments,
+    token_moments,
+    uniform_codebook,
+)
 from sstq.scalar.densities import Density
 
 OPTIMAL = "optimal"
@@ -75,7 +81,9 @@ class OptimalChannel(NamedTuple):
 
 def check_unbiased(channel: Channel, codebook: Codebook, values: Floats) -> None:
     """Refuse positions that are not Σ_i P(i|k)·w_i, in rational arithmetic, to the last place of a double."""
-    for token, (mean, position) in enumerate(zip(_exact_means(channel.matrix, values), codebook.values, strict=True)):
+    for token, (mean, position) in enumerate(
+        zip(_exact_means(channel.matrix, values), codebook.values, strict=True)
+    ):
         if abs(mean - Fraction(float(position))) > _LARGEST_BIAS:
             problem = f"token {token} stands for {position}, but its codes decode to {float(mean)!r} on average"
             raise ValueError(f"{problem}: the channel would be biased")
@@ -102,12 +110,21 @@ def optimal_channel(bits: int, epsilon: float, density: Density) -> OptimalChann
         shapes += [_descend(half, top, epsilon, density) for top in sorted(tops)]
     if bits <= _FLAT_BITS:
         books = uniform_codebook(bits), optimized_codebook(bits, epsilon)
-        shapes += [Windows(book.values[half:], np.full(half, 0.5 / half), 0.5 / half) for book in books]
-    best = sorted(shapes, key=lambda shape: second_moment(shape, epsilon, density)[0])[:1]
+        shapes += [
+            Windows(book.values[half:], np.full(half, 0.5 / half), 0.5 / half)
+            for book in books
+        ]
+    best = sorted(shapes, key=lambda shape: second_moment(shape, epsilon, density)[0])[
+        :1
+    ]
     candidates = [from_windows(shape, epsilon, codes) for shape in best]
     if bits > 1:
         smaller = optimal_channel(bits - 1, epsilon, density)
-        candidates.append(_padded(smaller.channel.matrix, epsilon, smaller.codebook, smaller.values, codes))
+        candidates.append(
+            _padded(
+                smaller.channel.matrix, epsilon, smaller.codebook, smaller.values, codes
+            )
+        )
     return min(candidates, key=lambda candidate: candidate.second_moment(density))
 
 
@@ -122,19 +139,27 @@ def from_windows(windows: Windows, epsilon: float, outputs: int) -> OptimalChann
     low = np.array(lows[::-1] + lows, dtype=object)
     ends = np.append(0, np.cumsum(low * limit.numerator // limit.denominator - low))
     width = TOTAL - low.sum()
-    corners = [start for start in {*ends, *(ends - width)} if 0 <= start <= ends[-1] - width]
+    corners = [
+        start for start in {*ends, *(ends - width)} if 0 <= start <= ends[-1] - width
+    ]
     starts = np.array(sorted(corners), dtype=object)
-    overlap = np.minimum(ends[1:], starts[:, None] + width) - np.maximum(ends[:-1], starts[:, None])
+    overlap = np.minimum(ends[1:], starts[:, None] + width) - np.maximum(
+        ends[:-1], starts[:, None]
+    )
     matrix = (low + np.maximum(overlap, 0)).astype(np.int64)
     values = _reaching_one(matrix[-1], np.concatenate([-heights[::-1], heights]))
     positions = np.array([float(mean) for mean in _exact_means(matrix, values)])
     positions[0] = -1.0
     positions[-1] = 1.0
     kept = _apart(positions)
-    return _padded(matrix[kept], epsilon, Codebook(OPTIMAL, positions[kept]), values, outputs)
+    return _padded(
+        matrix[kept], epsilon, Codebook(OPTIMAL, positions[kept]), values, outputs
+    )
 
 
-def _padded(matrix: Ints, epsilon: float, book: Codebook, values: Floats, codes: int) -> OptimalChannel:
+def _padded(
+    matrix: Ints, epsilon: float, book: Codebook, values: Floats, codes: int
+) -> OptimalChannel:
     """Pad the channel with codes that are never sent."""
     spare = codes - len(values)
     channel = TableChannel(OPTIMAL, epsilon, np.pad(matrix, ((0, 0), (0, spare))))
@@ -159,16 +184,24 @@ def _reaching_one(top: Ints, values: Floats) -> Floats:
 def _exact_means(matrix: Ints, values: Floats) -> list[Fraction]:
     """Σ_i P(i|k)·w_i for every row k, without rounding."""
     fractions = [Fraction(float(value)) for value in values]
-    shared = max(fraction.denominator for fraction in fractions)  # powers of two: the largest is common to all
-    numerators = np.array([int(fraction * shared) for fraction in fractions], dtype=object)
-    return [Fraction(int(total), shared * TOTAL) for total in matrix.astype(object) @ numerators]
+    # powers of two: the largest is common to all
+    shared = max(fraction.denominator for fraction in fractions)
+    numerators = np.array(
+        [int(fraction * shared) for fraction in fractions], dtype=object
+    )
+    return [
+        Fraction(int(total), shared * TOTAL)
+        for total in matrix.astype(object) @ numerators
+    ]
 
 
 def _apart(positions: Floats) -> list[int]:
     """The places of symmetric positions that differ by more than rounding; of those that do not, the outer one."""
     kept: list[int] = []
     for place in range(len(positions) - 1, (len(positions) - 1) // 2 - 1, -1):
-        if positions[place] >= 0 and (not kept or positions[kept[-1]] - positions[place] > _CLOSE):
+        if positions[place] >= 0 and (
+            not kept or positions[kept[-1]] - positions[place] > _CLOSE
+        ):
             kept.append(place)
     return sorted({*kept, *(len(positions) - 1 - place for place in kept)})
 
@@ -189,7 +222,9 @@ def _descend(half: int, codes_at_top: int, epsilon: float, density: Density) -> 
     def windows_of(logs: Floats) -> Windows:
         lengths = np.exp(logs[half:] - logs[half:].max())
         lengths /= 2 * lengths.sum()
-        return Windows(np.cumsum(np.exp(logs[:half])), lengths, float(lengths[top].sum()))
+        return Windows(
+            np.cumsum(np.exp(logs[:half])), lengths, float(lengths[top].sum())
+        )
 
     unit = second_moment(windows_of(point), epsilon, density)[0]
 
@@ -201,13 +236,17 @@ def _descend(half: int, codes_at_top: int, epsilon: float, density: Density) -> 
         by_length[top] += by_width
         by_step = np.cumsum(by_height[::-1])[::-1]  # a step raises every value above it
         by_log_length = windows.lengths * (by_length - 2 * windows.lengths @ by_length)
-        return loss / unit, np.where(logs == free, np.concatenate([steps * by_step, by_log_length]) / unit, 0.0)
+        return loss / unit, np.where(
+            logs == free, np.concatenate([steps * by_step, by_log_length]) / unit, 0.0
+        )
 
     descent = minimize(objective, point, jac=True, method="BFGS", options=_SEARCH)
     return windows_of(np.clip(descent.x, *_LOG_BOUNDS))
 
 
-def second_moment(windows: Windows, epsilon: float, density: Density) -> tuple[float, Floats, Floats, float]:
+def second_moment(
+    windows: Windows, epsilon: float, density: Density
+) -> tuple[float, Floats, Floats, float]:
     """Return E[w²] under the density, the values scaled so that the tokens reach ±1, with its derivatives.
 
     They are by the heights, the lengths (moving a positive code and its mirror image) and the width.
@@ -219,7 +258,9 @@ def second_moment(windows: Windows, epsilon: float, density: Density) -> tuple[f
     ends = np.append(0.0, np.cumsum(lengths))
     ends[-1] = 1.0
     starts = np.unique(np.clip(np.concatenate([ends, ends - width]), 0.0, 1 - width))
-    overlap = np.minimum(ends[1:], starts[:, None] + width) - np.maximum(ends[:-1], starts[:, None])
+    overlap = np.minimum(ends[1:], starts[:, None] + width) - np.maximum(
+        ends[:-1], starts[:, None]
+    )
     floor = 1 / (1 + boost * width)  # the sum of all least probabilities
     probabilities = floor * (lengths + boost * np.maximum(overlap, 0.0))
     positions = probabilities @ v
@@ -251,18 +292,28 @@ def second_moment(windows: Windows, epsilon: float, density: Density) -> tuple[f
     inside = (ends[1:-1] > middles[:, None]) & (ends[1:-1] < (middles + width)[:, None])
     drop = v[:-1] - v[1:]
     raised = boost * inside
-    by_end = floor * drop * ((v[:-1] + v[1:]) * (mass @ (1 + raised)) - (slope * mass) @ raised)
-    shrink = -boost * floor  # the relative change of all least probabilities with the width
-    by_width = shrink * (loss - reach * float(slope @ first)) - floor * boost * float((left * right) @ mass)
+    by_end = (
+        floor
+        * drop
+        * ((v[:-1] + v[1:]) * (mass @ (1 + raised)) - (slope * mass) @ raised)
+    )
+    # the relative change of all least probabilities with the width
+    shrink = -boost * floor
+    by_width = shrink * (loss - reach * float(slope @ first)) - floor * boost * float(
+        (left * right) @ mass
+    )
     # The values are scaled by the reach: its own derivatives.
     top = 1 - width
     reach_by_v = probabilities[-1] - floor * lengths
     reach_by_end = floor * boost * drop * (ends[1:-1] > top)
-    reach_by_width = shrink * reach + floor * boost * float(v[np.searchsorted(ends[1:-1], top, side="right")])
+    reach_by_width = shrink * reach + floor * boost * float(
+        v[np.searchsorted(ends[1:-1], top, side="right")]
+    )
     pull = float(slope @ first) - 2 * loss / reach
     by_v = (by_v + pull * reach_by_v) / reach**2
     by_end = (by_end + pull * reach_by_end) / reach**2
-    by_code = np.append(np.cumsum(by_end[::-1])[::-1], 0.0)  # a length moves all ends after it
+    # a length moves all ends after it
+    by_code = np.append(np.cumsum(by_end[::-1])[::-1], 0.0)
     half = len(windows.heights)
     return (
         loss / reach**2,

@@ -7,6 +7,8 @@ try:
     from sstq.service.app import create_app, run
     from sstq.service.settings import Settings
 except ImportError as error:
-    raise ImportError(f"the collection service needs more packages ({error}): pip install 'sstq[service]'") from error
+    raise ImportError(
+        f"the collection service needs more packages ({error}): pip install 'sstq[service]'"
+    ) from error
 
 __all__ = ["Settings", "create_app", "run"]

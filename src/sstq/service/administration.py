@@ -15,9 +15,20 @@ from sstq.checks import check_option
 from sstq.client.campaigns import Campaign, Readers
 from sstq.service import studies
 from sstq.service.batches import LARGEST_PART, Manifest, read_manifest, receive
-from sstq.service.common_routes import BINARY_BODY, Named, administrator_router, refuse_stage
+from sstq.service.common_routes import (
+    BINARY_BODY,
+    Named,
+    administrator_router,
+    refuse_stage,
+)
 from sstq.service.models import CHANGE, NEW_CAMPAIGN
-from sstq.service.node import ChangedMeanwhile, Collector, RunningCampaign, is_open_to_batches, lasting_terms
+from sstq.service.node import (
+    ChangedMeanwhile,
+    Collector,
+    RunningCampaign,
+    is_open_to_batches,
+    lasting_terms,
+)
 from sstq.service.security import BODY, Problem, check_binary
 from sstq.service.terms import OwnTerms, take_asked, take_end, take_renewed
 from sstq.studies import Study
@@ -42,17 +53,30 @@ def administration_routes(collector: Collector) -> APIRouter:
             return {"name": campaign.name} | collector.save(campaign, own)
 
     @router.patch("/v1/campaigns/{name}", openapi_extra=CHANGE)
-    def change(entry: Named, terms: Annotated[dict[str, Any], Body()]) -> dict[str, str]:
+    def change(
+        entry: Named, terms: Annotated[dict[str, Any], Body()]
+    ) -> dict[str, str]:
         """Change a campaign's terms, renew its shared tokens, or close it for good."""
         if not terms:
-            raise Problem(422, "The body must be a JSON object with the fields to change.")
+            raise Problem(
+                422, "The body must be a JSON object with the fields to change."
+            )
         return change_terms(collector, entry, terms)
 
     @router.post("/v1/campaigns/{name}/senders", status_code=201)
-    def senders(entry: Named, people: Annotated[int, Body(embed=True, ge=1, le=10**9, strict=True)]) -> dict[str, Any]:
+    def senders(
+        entry: Named,
+        people: Annotated[int, Body(embed=True, ge=1, le=10**9, strict=True)],
+    ) -> dict[str, Any]:
         """Create a token for batches, with a quota of people; only its hash is stored."""
-        if entry.campaign.shuffling is not None or entry.campaign.senders == "single-use":
-            raise Problem(409, "Each upload to this campaign is of one person: there are no batches.")
+        if (
+            entry.campaign.shuffling is not None
+            or entry.campaign.senders == "single-use"
+        ):
+            raise Problem(
+                409,
+                "Each upload to this campaign is of one person: there are no batches.",
+            )
         return {"send_token": collector.add_sender(entry, people), "people": people}
 
     return router
@@ -76,14 +100,22 @@ def forwarding_routes(collector: Collector) -> APIRouter:
         """
         manifest = _manifest(entry, request, manifest_text, signature)
         if entry.stored.closed:
-            raise Problem(410, "The campaign is closed, and its grace period for late batches is over.")
+            raise Problem(
+                410,
+                "The campaign is closed, and its grace period for late batches is over.",
+            )
         size = manifest.count * entry.campaign.envelope_bytes
         if size > LARGEST_PART:
-            raise Problem(413, f"A part of a batch must have at most {LARGEST_PART} bytes, got {size}.")
+            raise Problem(
+                413,
+                f"A part of a batch must have at most {LARGEST_PART} bytes, got {size}.",
+            )
         body: bytes = await request.scope[BODY].read(size)
         if len(body) != size:
             raise Problem(422, f"{manifest.count} envelopes take {size} bytes.")
-        if (await asyncio.to_thread(hashlib.sha256, body)).hexdigest() != manifest.sha256:
+        if (
+            await asyncio.to_thread(hashlib.sha256, body)
+        ).hexdigest() != manifest.sha256:
             raise Problem(422, "The SHA-256 of the body does not match the manifest.")
         if not await asyncio.to_thread(receive, collector.store, manifest, body):
             raise Problem(409, "A different batch with this name was stored before.")
@@ -92,7 +124,9 @@ def forwarding_routes(collector: Collector) -> APIRouter:
     return router
 
 
-def _create_study(collector: Collector, terms: dict[str, Any], own: OwnTerms) -> dict[str, str]:
+def _create_study(
+    collector: Collector, terms: dict[str, Any], own: OwnTerms
+) -> dict[str, str]:
     study = Study.from_json(rfc8785.dumps(terms.pop("study")).decode())
     name = terms.pop("name", "")
     if name in collector.entries:
@@ -100,7 +134,9 @@ def _create_study(collector: Collector, terms: dict[str, Any], own: OwnTerms) ->
     return {"name": name} | studies.create(collector, name, study, terms, own)
 
 
-def change_terms(collector: Collector, entry: RunningCampaign, terms: dict[str, Any]) -> dict[str, str]:
+def change_terms(
+    collector: Collector, entry: RunningCampaign, terms: dict[str, Any]
+) -> dict[str, str]:
     """Change terms of a campaign; what another administrator changes at the same time stays."""
     while True:
         try:
@@ -109,7 +145,9 @@ def change_terms(collector: Collector, entry: RunningCampaign, terms: dict[str, 
             entry = collector.known(entry.name)
 
 
-def _change(collector: Collector, entry: RunningCampaign, terms: dict[str, Any]) -> dict[str, str]:
+def _change(
+    collector: Collector, entry: RunningCampaign, terms: dict[str, Any]
+) -> dict[str, str]:
     """Store the changed terms of a campaign; returns its name and new tokens. ChangedMeanwhile as it says."""
     refuse_stage(entry)
     if entry.is_study:
@@ -124,7 +162,9 @@ def _change(collector: Collector, entry: RunningCampaign, terms: dict[str, Any])
     ended = entry.is_closed(now)
     if ended and {"opens", "closes"} & set(terms):
         # Its keys may have been deleted by now, so a retry would count twice.
-        raise Problem(409, "The campaign is closed for good: opens and closes cannot change.")
+        raise Problem(
+            409, "The campaign is closed for good: opens and closes cannot change."
+        )
     if closed and entry.campaign.shuffling is not None and not ended:
         # The shuffler learns this from the document and then forwards what it holds.
         opens = entry.campaign.opens
@@ -134,27 +174,45 @@ def _change(collector: Collector, entry: RunningCampaign, terms: dict[str, Any])
     with _refusing(422):
         own = replace(entry.own, **take_asked(terms))
         campaign = Campaign.from_dict(entry.campaign.to_dict() | terms)
-    if campaign.shuffling is not None and lasting_terms(campaign) != lasting_terms(entry.campaign):
-        raise Problem(409, "People agreed to the terms of a shuffled campaign: only its times and readers can change.")
+    if campaign.shuffling is not None and lasting_terms(campaign) != lasting_terms(
+        entry.campaign
+    ):
+        raise Problem(
+            409,
+            "People agreed to the terms of a shuffled campaign: only its times and readers can change.",
+        )
     if {"most_messages", "senders"} & set(terms):
         _refuse_batches(campaign)
-    return {"name": campaign.name} | collector.save(campaign, own, entry, renewed, **closed)
+    return {"name": campaign.name} | collector.save(
+        campaign, own, entry, renewed, **closed
+    )
 
 
-def _change_study(collector: Collector, entry: RunningCampaign, terms: dict[str, Any]) -> dict[str, str]:
+def _change_study(
+    collector: Collector, entry: RunningCampaign, terms: dict[str, Any]
+) -> dict[str, str]:
     """Change who may read a study and whose pages may send, or end it; people agreed to all the rest."""
     with _refusing(422):
         closed = take_end(terms)
         renewed = take_renewed(terms)
         own = replace(entry.own, **take_asked(terms))
-        readers = check_option("readers", terms.pop("readers", entry.campaign.readers), get_args(Readers))
+        readers = check_option(
+            "readers", terms.pop("readers", entry.campaign.readers), get_args(Readers)
+        )
     if terms:
-        raise Problem(409, f"{next(iter(terms))}: the terms of a study never change; create another one.")
+        raise Problem(
+            409,
+            f"{next(iter(terms))}: the terms of a study never change; create another one.",
+        )
     if closed:
-        if not entry.stored.closed and not studies.end(collector, entry, "ended by its administrator"):
+        if not entry.stored.closed and not studies.end(
+            collector, entry, "ended by its administrator"
+        ):
             raise ChangedMeanwhile
         entry = collector.known(entry.name)
-    return {"name": entry.name} | studies.change(collector, entry, readers, own, renewed)
+    return {"name": entry.name} | studies.change(
+        collector, entry, readers, own, renewed
+    )
 
 
 @contextmanager
@@ -175,7 +233,9 @@ def _refuse_batches(campaign: Campaign) -> None:
         )
 
 
-def _manifest(entry: RunningCampaign, request: Request, text: str, signature: str) -> Manifest:
+def _manifest(
+    entry: RunningCampaign, request: Request, text: str, signature: str
+) -> Manifest:
     """Return the manifest of a request; raise a Problem unless it fits the campaign."""
     campaign = entry.campaign
     if campaign.shuffling is None:
@@ -185,9 +245,20 @@ def _manifest(entry: RunningCampaign, request: Request, text: str, signature: st
     if (manifest.campaign, manifest.digest) != (campaign.name, campaign.digest):
         raise Problem(409, "The batch belongs to another campaign or mechanism.")
     if manifest.crowd not in entry.crowds:
-        raise Problem(409, "The envelopes are of people who agreed to other terms, or sealed for an unknown key.")
+        raise Problem(
+            409,
+            "The envelopes are of people who agreed to other terms, or sealed for an unknown key.",
+        )
     if manifest.slot >= campaign.slots:
-        raise Problem(409, f"The campaign has {campaign.slots} slots, got slot {manifest.slot}.")
-    if manifest.size < campaign.shuffling.threshold and campaign.shuffling.below_threshold == "drop":
-        raise Problem(409, f"A batch of this campaign must have at least {campaign.shuffling.threshold} envelopes.")
+        raise Problem(
+            409, f"The campaign has {campaign.slots} slots, got slot {manifest.slot}."
+        )
+    if (
+        manifest.size < campaign.shuffling.threshold
+        and campaign.shuffling.below_threshold == "drop"
+    ):
+        raise Problem(
+            409,
+            f"A batch of this campaign must have at least {campaign.shuffling.threshold} envelopes.",
+        )
     return manifest

@@ -50,12 +50,17 @@ class Cells(NamedTuple):
     what: str = "message"
 
 
-def look(mechanism: Mechanism, aggregator: Aggregator[Estimate], estimate: Estimate) -> dict[str, str]:
+def look(
+    mechanism: Mechanism, aggregator: Aggregator[Estimate], estimate: Estimate
+) -> dict[str, str]:
     """Return what the tests say of the sums of a campaign; nothing below 100 messages."""
     if aggregator.count < _FIRST:
         return {}
     counts = _counts(cells_of(mechanism, aggregator), aggregator.count)
-    return {"norm": _norm(mechanism, estimate, threshold(aggregator.count)), "counts": counts}
+    return {
+        "norm": _norm(mechanism, estimate, threshold(aggregator.count)),
+        "counts": counts,
+    }
 
 
 def threshold(count: int) -> float:
@@ -81,7 +86,10 @@ def _counts(cells: Cells | None, count: int) -> str:
     most = int(cells.counts.max())
     # A code that is not among the counts occurred never.
     least = int(cells.counts.min()) if len(cells.counts) == cells.size else 0
-    if max(surprise(most, count, cells.upper), surprise(least, count, cells.lower, below=True)) > _limit(cells, count):
+    if max(
+        surprise(most, count, cells.upper),
+        surprise(least, count, cells.lower, below=True),
+    ) > _limit(cells, count):
         return (
             f"{ALARM}how often some {cells.what}s occur is impossible for honest clients (probability below "
             f"{threshold(count):.1g}): some clients do not follow the protocol"
@@ -92,7 +100,9 @@ def _counts(cells: Cells | None, count: int) -> str:
             f"no power: there are {cells.size:,} different {cells.what}s, more than {count:,} messages tell apart, so "
             "attackers who spread over the frames are not noticed"
         )
-    return f"passed; {100 * share:.2g} % of attackers who all send alike would be noticed"
+    return (
+        f"passed; {100 * share:.2g} % of attackers who all send alike would be noticed"
+    )
 
 
 def _limit(cells: Cells, count: int) -> float:
@@ -111,7 +121,9 @@ def surprise(times: int, count: int, p: float, *, below: bool = False) -> float:
 def noticed_share(cells: Cells, count: int) -> float:
     """The smallest share of attackers that is noticed for sure if they send one code, the same in every frame."""
     noticed = bisect_right(
-        range(count + 1), _limit(cells, count), key=lambda times: surprise(times, count, cells.upper)
+        range(count + 1),
+        _limit(cells, count),
+        key=lambda times: surprise(times, count, cells.upper),
     )
     lower = cells.lower * cells.frames
     return max(0.0, (noticed * cells.frames / count - lower) / (1 - lower))

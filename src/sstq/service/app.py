@@ -31,7 +31,16 @@ from sstq.service.observing import log_settings, try_to_store
 from sstq.service.pages import dashboard_routes, demo_link, demo_routes, ensure_poll
 from sstq.service.reading import reading_routes
 from sstq.service.receiving import Refusal
-from sstq.service.security import BODY, DEFAULTS, HEADERS, BodyShares, Guard, Problem, database_gone, problem_response
+from sstq.service.security import (
+    BODY,
+    DEFAULTS,
+    HEADERS,
+    BodyShares,
+    Guard,
+    Problem,
+    database_gone,
+    problem_response,
+)
 from sstq.service.settings import Settings
 from sstq.service.store import UnknownCampaign
 from sstq.service.uploads import Uploads
@@ -43,7 +52,8 @@ _LOOK_SECONDS = 2.0
 _ROUTE_THREADS = 6  # more would take the interpreter from uploads
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 _MOST_CONNECTIONS = 2000
-_KEEP_ALIVE_SECONDS = 90  # longer than the proxies of deploy/ keep theirs: none is closed while a request is on its way
+# longer than the proxies of deploy/ keep theirs: none is closed while a request is on its way
+_KEEP_ALIVE_SECONDS = 90
 _BACKLOG = 2048
 _DESCRIPTION = (
     "Collects ε-locally differentially private messages and estimates the mean. Every refusal is "
@@ -59,7 +69,15 @@ _UPLOAD = (
 def create_app(settings: Settings) -> FastAPI:
     """Create the ASGI application of a collector; ValueError if its database cannot be used."""
     collector = Collector(settings)
-    app = new_app(collector, _DESCRIPTION, _UPLOAD, Folding, partial(Folding, slow=True), Opening, Learning)
+    app = new_app(
+        collector,
+        _DESCRIPTION,
+        _UPLOAD,
+        Folding,
+        partial(Folding, slow=True),
+        Opening,
+        Learning,
+    )
     app.include_router(reading_routes(collector))
     app.include_router(administration_routes(collector))
     app.include_router(forwarding_routes(collector))
@@ -71,7 +89,9 @@ def create_app(settings: Settings) -> FastAPI:
     return app
 
 
-def new_app(node: _Node, description: str, upload: str, *work: Callable[[_Node], Rounds]) -> FastAPI:
+def new_app(
+    node: _Node, description: str, upload: str, *work: Callable[[_Node], Rounds]
+) -> FastAPI:
     """Create an application with the routes of both roles, its background threads, and a sentence for every refusal.
 
     `upload` describes the body of an upload.
@@ -108,7 +128,13 @@ def new_app(node: _Node, description: str, upload: str, *work: Callable[[_Node],
     )
     app.state.node = node
     app.state.ready = lambda: None
-    for kind in (DatabaseUnavailable, UnknownCampaign, RequestValidationError, HTTPException, ClientDisconnect):
+    for kind in (
+        DatabaseUnavailable,
+        UnknownCampaign,
+        RequestValidationError,
+        HTTPException,
+        ClientDisconnect,
+    ):
         app.add_exception_handler(kind, _refuse)
     app.add_exception_handler(Exception, _apologize)
     app.include_router(common_routes(node, upload))
@@ -129,7 +155,8 @@ async def _look_after(node: Node) -> None:
 async def _refuse(request: Request, error: Any) -> Response:
     """Answer what a route raised, with a sentence."""
     if isinstance(error, ClientDisconnect):
-        return problem_response(Problem(400, "The request ended early."))  # nobody is there
+        # nobody is there
+        return problem_response(Problem(400, "The request ended early."))
     if isinstance(error, DatabaseUnavailable):
         problem = database_gone()
     elif isinstance(error, UnknownCampaign):  # deleted during the request
@@ -140,8 +167,16 @@ async def _refuse(request: Request, error: Any) -> Response:
         # The error names the methods of the first route with this path; there may be others.
         scopes = {method: {**request.scope, "method": method} for method in _METHODS}
         routes = request.app.routes
-        allowed = [method for method in _METHODS if any(r.matches(scopes[method])[0] is Match.FULL for r in routes)]
-        problem = Problem(405, "This path does not support this method.", {"Allow": ", ".join(allowed)})
+        allowed = [
+            method
+            for method in _METHODS
+            if any(r.matches(scopes[method])[0] is Match.FULL for r in routes)
+        ]
+        problem = Problem(
+            405,
+            "This path does not support this method.",
+            {"Allow": ", ".join(allowed)},
+        )
     elif error.detail == "Not Found":
         problem = Problem(404, "There is nothing at this path.")
     else:
@@ -161,7 +196,13 @@ def _what_is_wrong(found: dict[str, Any]) -> str:
 
 async def _apologize(request: Request, error: Any) -> Response:  # noqa: ARG001 (uvicorn logs where it was)
     # This answer does not pass through the middleware.
-    return problem_response(Problem(500, "Internal error; the service's log has the details.", HEADERS | DEFAULTS))
+    return problem_response(
+        Problem(
+            500,
+            "Internal error; the service's log has the details.",
+            HEADERS | DEFAULTS,
+        )
+    )
 
 
 def run(settings: Settings, started: Callable[[str], None] = lambda _: None) -> None:
@@ -208,10 +249,14 @@ def _bound(settings: Settings) -> socket.socket:
         where: Any = str(settings.unix)
         remedy = "pass another --unix"
     else:
-        made = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
+        made = socket.socket(
+            socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+        )
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         where = (settings.host, settings.port)
-        remedy = f"stop the other program, or pass --port {settings.port + 1} or --port 0"
+        remedy = (
+            f"stop the other program, or pass --port {settings.port + 1} or --port 0"
+        )
     try:
         if settings.unix is not None:
             _remove_unused(settings.unix)
@@ -220,10 +265,16 @@ def _bound(settings: Settings) -> socket.socket:
             settings.unix.chmod(0o666)  # the folder says who may enter
     except OSError as error:
         made.close()
-        named = where if settings.unix is not None else f"port {settings.port} of {settings.host}"
+        named = (
+            where
+            if settings.unix is not None
+            else f"port {settings.port} of {settings.host}"
+        )
         if error.errno == errno.EADDRINUSE:
             raise ValueError(f"{named} is in use; {remedy}") from error
-        raise ValueError(f"nothing can listen on {named}: {error.strerror or error}") from error
+        raise ValueError(
+            f"nothing can listen on {named}: {error.strerror or error}"
+        ) from error
     return made
 
 

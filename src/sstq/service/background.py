@@ -60,7 +60,9 @@ class Rounds(threading.Thread, ABC):
     def run(self) -> None:
         """Run rounds until it is stopped."""
         ended = begun = time.monotonic()
-        while not self._stopping.wait(max(0.0, self._node.settings.fold_seconds - (ended - begun))):
+        while not self._stopping.wait(
+            max(0.0, self._node.settings.fold_seconds - (ended - begun))
+        ):
             begun = time.monotonic()
             done = "failed"
             try:
@@ -75,7 +77,9 @@ class Rounds(threading.Thread, ABC):
             self._node.metrics.rounds.labels(done).inc()
             ended = time.monotonic()
 
-    def attempt(self, entry: RunningCampaign, step: Callable[[RunningCampaign], Any]) -> Any:
+    def attempt(
+        self, entry: RunningCampaign, step: Callable[[RunningCampaign], Any]
+    ) -> Any:
         """Run one step for a campaign; returns its result, or None. An error does not hold up other campaigns."""
         try:
             return step(entry)
@@ -114,13 +118,18 @@ class Workers(Executor):
         self._ended = False
         self._pool: ProcessPoolExecutor | None = None
 
-    def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
+    def submit(
+        self, function: Callable[..., Any], /, *arguments: Any, **options: Any
+    ) -> Future[Any]:
         """Call a function in one of the processes; RuntimeError after the end."""
         # New interpreters: a fork of a process with threads may hang.
         context = multiprocessing.get_context("spawn")
-        pool = self._pool = self._pool or ProcessPoolExecutor(self._count, context, _begin)
+        pool = self._pool = self._pool or ProcessPoolExecutor(
+            self._count, context, _begin
+        )
         try:
-            if self._ended:  # asked here, so that no pool is made and left after the end
+            # asked here, so that no pool is made and left after the end
+            if self._ended:
                 raise RuntimeError("the processes have been stopped for good")
             return pool.submit(function, *arguments, **options)
         except RuntimeError:  # or one of the processes has died
@@ -166,10 +175,18 @@ class Folding(Rounds):
         """Fold waiting uploads, renew and release the estimates that changed, and delete expired keys."""
         store = self._node.store
         known = self._node.entries
-        entries = {name: entry for name, entry in known.items() if _is_slow(entry.campaign.mechanism) == self._slow}
+        entries = {
+            name: entry
+            for name, entry in known.items()
+            if _is_slow(entry.campaign.mechanism) == self._slow
+        }
         if entries:
             # Uploads that arrive meanwhile wait for the next round: folding many costs little more than folding a few.
-            arriving = {name: count for name, count in store.waiting().items() if name in entries}
+            arriving = {
+                name: count
+                for name, count in store.waiting().items()
+                if name in entries
+            }
             left = dict(arriving)
             while left and not self._stopping.is_set():
                 for name in list(left):  # one step of each at a time
@@ -178,25 +195,38 @@ class Folding(Rounds):
                     if left[name] <= 0 or not folded:
                         del left[name]
             for name in store.outdated() & entries.keys():
-                due = name not in arriving or time.monotonic() >= self._estimate_due.get(name, 0.0)
+                due = (
+                    name not in arriving
+                    or time.monotonic() >= self._estimate_due.get(name, 0.0)
+                )
                 if due and not self._stopping.is_set():
                     self.attempt(entries[name], self._renew)
             now = self._node.clock.now()
-            closed = {name: entry.own.release_every for name, entry in entries.items() if entry.is_closed(now)}
+            closed = {
+                name: entry.own.release_every
+                for name, entry in entries.items()
+                if entry.is_closed(now)
+            }
             results.release_last(store, closed)
         if not self._slow:
             self.purge()
 
     def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function of the store: slow ones elsewhere."""
-        return (self.elsewhere if self._slow else self._node.store.run)(function, *arguments)
+        return (self.elsewhere if self._slow else self._node.store.run)(
+            function, *arguments
+        )
 
     def _fold(self, entry: RunningCampaign) -> int:
-        return self._node.store.fold(entry.campaign.name, self._node.clock.hour(), self._run)
+        return self._node.store.fold(
+            entry.campaign.name, self._node.clock.hour(), self._run
+        )
 
     def _renew(self, entry: RunningCampaign) -> None:
         begun = time.monotonic()
-        results.refresh(self._node.store, entry.campaign, entry.own.release_every, self._run)
+        results.refresh(
+            self._node.store, entry.campaign, entry.own.release_every, self._run
+        )
         pause = min(_ESTIMATE_PAUSE * (time.monotonic() - begun), _LONGEST_PAUSE)
         self._estimate_due[entry.campaign.name] = time.monotonic() + pause
 
@@ -219,12 +249,18 @@ class Learning(Rounds):
     def round(self) -> None:
         """Bring every study as far as it can go now."""
         for entry in list(self._node.entries.values()):
-            if entry.is_study and not entry.stored.closed and not self._stopping.is_set():
+            if (
+                entry.is_study
+                and not entry.stored.closed
+                and not self._stopping.is_set()
+            ):
                 self.attempt(entry, self._advance)
 
     def _advance(self, entry: RunningCampaign) -> None:
         is_slow = entry.campaign.slots * entry.study.people > _QUICK_PEOPLE
-        studies.advance(self._node, entry, self.elsewhere if is_slow else self._node.store.run)
+        studies.advance(
+            self._node, entry, self.elsewhere if is_slow else self._node.store.run
+        )
 
 
 class Opening(Rounds):
@@ -239,7 +275,11 @@ class Opening(Rounds):
         opened = [True]
         while any(opened) and not self._stopping.is_set():
             entries = list(self._node.entries.values())
-            opened = [self.attempt(entry, self._open) for entry in entries if entry.sealing_keys]
+            opened = [
+                self.attempt(entry, self._open)
+                for entry in entries
+                if entry.sealing_keys
+            ]
 
     def _open(self, entry: RunningCampaign) -> bool:
         collector = self._node
@@ -248,7 +288,8 @@ class Opening(Rounds):
             collector.forget_sealing_keys(entry)
         if not open_next(collector.store, entry.campaign, secrets, self._workers):
             return False
-        shuffled_claim(collector.store, entry.campaign)  # remembered from here on: a page must not wait for it
+        # remembered from here on: a page must not wait for it
+        shuffled_claim(collector.store, entry.campaign)
         return True
 
 

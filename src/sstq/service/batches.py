@@ -25,16 +25,27 @@ from sstq.client.sealing import envelope_info, open_envelopes
 from sstq.client.signing import SigningKey, verify
 from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism
-from sstq.service.database import OUTCOMES, Database, UnknownCampaign, batches, campaigns, envelopes, seen, uploads
+from sstq.service.database import (
+    OUTCOMES,
+    Database,
+    UnknownCampaign,
+    batches,
+    campaigns,
+    envelopes,
+    seen,
+    uploads,
+)
 from sstq.service.receiving import checked, message_rows
 from sstq.service.security import Problem
 
 _FORMAT = "sstq-batch"
 _VERSION = 2
 BATCH_PREFIX = b"sstq-batch-v2\x00"  # of a manifest when it is signed
-CROWD_NAME_BYTES = 12  # of a batch's name that are the same for all slots of a crowd that was mixed together
+# of a batch's name that are the same for all slots of a crowd that was mixed together
+CROWD_NAME_BYTES = 12
 LARGEST_PART = 1 << 24  # bytes of one part of a batch
-DIGEST_BYTES = 16  # of an envelope's hash that are kept: among 10^12 envelopes two collide with probability 2^-49
+# of an envelope's hash that are kept: among 10^12 envelopes two collide with probability 2^-49
+DIGEST_BYTES = 16
 _BATCHES_AT_ONCE = 8
 # Opening fewer envelopes takes less time than starting a worker: each takes 100 µs of a core.
 _WORTH_A_WORKER = 5_000
@@ -77,11 +88,17 @@ class Manifest:
 
     def __post_init__(self) -> None:
         if (self.format, self.version) != (_FORMAT, _VERSION):
-            raise ValueError(f"format and version must be {_FORMAT} and {_VERSION}, got {self.format} {self.version}")
+            raise ValueError(
+                f"format and version must be {_FORMAT} and {_VERSION}, got {self.format} {self.version}"
+            )
         for name in ("digest", "crowd", "sha256"):
             check_key(name, getattr(self, name))
-        if not isinstance(self.batch, str) or not re.fullmatch("[0-9a-f]{32}", self.batch):
-            raise ValueError(f"batch must be 32 hexadecimal digits (0-9, a-f), got {self.batch!r:.100}")
+        if not isinstance(self.batch, str) or not re.fullmatch(
+            "[0-9a-f]{32}", self.batch
+        ):
+            raise ValueError(
+                f"batch must be 32 hexadecimal digits (0-9, a-f), got {self.batch!r:.100}"
+            )
         check_number("slot", self.slot, 0, 1 << 16, integer=True)
         check_number("tokens", self.tokens, 0, 1 << 62, integer=True)
         check_number("size", self.size, 1, MOST_PEOPLE, integer=True)
@@ -92,7 +109,10 @@ class Manifest:
     def signed(self, key: SigningKey) -> dict[str, str]:
         """Return the headers for uploading this part: the manifest and its signature."""
         text = rfc8785.dumps(asdict(self))
-        return {"SSTQ-Batch": text.decode(), "SSTQ-Signature": key.sign(text, BATCH_PREFIX)}
+        return {
+            "SSTQ-Batch": text.decode(),
+            "SSTQ-Signature": key.sign(text, BATCH_PREFIX),
+        }
 
 
 def read_manifest(text: str, signature: str, public: bytes) -> Manifest:
@@ -101,7 +121,9 @@ def read_manifest(text: str, signature: str, public: bytes) -> Manifest:
     try:
         verify(raw, signature, public, BATCH_PREFIX)
     except ValueError as error:
-        raise Problem(403, "The batch is not signed by the campaign's shuffler.") from error
+        raise Problem(
+            403, "The batch is not signed by the campaign's shuffler."
+        ) from error
     try:
         return Manifest(**read_json(raw))
     except (ValueError, TypeError) as error:
@@ -115,32 +137,57 @@ def receive(database: Database, manifest: Manifest, body: bytes) -> bool:
     """
     name = manifest.campaign
     identity = bytes.fromhex(manifest.batch)
-    described = {field: getattr(manifest, field) for field in ("crowd", "slot", "size", "tokens", "parts")}
+    described = {
+        field: getattr(manifest, field)
+        for field in ("crowd", "slot", "size", "tokens", "parts")
+    }
     part = {"campaign": name, "batch": identity, "part": manifest.part}
-    here = sa.select(envelopes.c.part).where(*(envelopes.c[own] == value for own, value in part.items()))
+    here = sa.select(envelopes.c.part).where(
+        *(envelopes.c[own] == value for own, value in part.items())
+    )
 
     def work(connection: sa.Connection) -> bool:
-        if connection.execute(sa.select(campaigns.c.name).where(campaigns.c.name == name)).scalar() is None:
+        if (
+            connection.execute(
+                sa.select(campaigns.c.name).where(campaigns.c.name == name)
+            ).scalar()
+            is None
+        ):
             raise UnknownCampaign(f"there is no campaign {name!r}")
-        row = connection.execute(sa.select(batches).where(*_is(name, identity))).one_or_none()
+        row = connection.execute(
+            sa.select(batches).where(*_is(name, identity))
+        ).one_or_none()
         if row is None:
-            values = {"campaign": name, "batch": identity, "opened": False} | described | dict.fromkeys(OUTCOMES, 0)
+            values = (
+                {"campaign": name, "batch": identity, "opened": False}
+                | described
+                | dict.fromkeys(OUTCOMES, 0)
+            )
             connection.execute(batches.insert(), values)
         elif any(getattr(row, field) != value for field, value in described.items()):
             return False
         elif row.opened or connection.execute(here).one_or_none():
             return True
-        connection.execute(envelopes.insert(), part | {"count": manifest.count, "body": body})
+        connection.execute(
+            envelopes.insert(), part | {"count": manifest.count, "body": body}
+        )
         return True
 
     return database.write(work)
 
 
-def _is(name: str, identity: bytes, table: sa.Table = batches) -> tuple[sa.ColumnElement[bool], ...]:
+def _is(
+    name: str, identity: bytes, table: sa.Table = batches
+) -> tuple[sa.ColumnElement[bool], ...]:
     return (table.c.campaign == name, table.c.batch == identity)
 
 
-def open_next(database: Database, campaign: Campaign, secret_of: dict[str, bytes], workers: Executor) -> bool:
+def open_next(
+    database: Database,
+    campaign: Campaign,
+    secret_of: dict[str, bytes],
+    workers: Executor,
+) -> bool:
     """Open one complete batch of a campaign and store its messages; returns False if there is none.
 
     `secret_of` has the secret sealing keys by crowd. Memory: about 200 bytes per message of the batch, plus one part of
@@ -148,10 +195,14 @@ def open_next(database: Database, campaign: Campaign, secret_of: dict[str, bytes
     """
     table = batches.c
     part = envelopes.c
-    arrived = sa.select(sa.func.count()).where(part.campaign == table.campaign, part.batch == table.batch)
+    arrived = sa.select(sa.func.count()).where(
+        part.campaign == table.campaign, part.batch == table.batch
+    )
     complete = sa.and_(sa.not_(table.opened), arrived.scalar_subquery() == table.parts)
     batch: Any
-    for batch in database.rows(sa.select(batches).where(table.campaign == campaign.name, complete).limit(1)):
+    for batch in database.rows(
+        sa.select(batches).where(table.campaign == campaign.name, complete).limit(1)
+    ):
         secret = secret_of.get(batch.crowd)
         info = envelope_info(bytes.fromhex(batch.crowd), batch.slot)
         here = _is(batch.campaign, batch.batch, envelopes)
@@ -160,11 +211,22 @@ def open_next(database: Database, campaign: Campaign, secret_of: dict[str, bytes
         refused: Counter[str] = Counter()
         for number in range(batch.parts):
             # Nothing if the campaign was deleted.
-            body = bytes(database.scalar(sa.select(part.body).where(*here, part.part == number)) or b"")
-            found = open_all(workers, secret, info, body, size) if secret else [None] * (len(body) // size)
+            body = bytes(
+                database.scalar(sa.select(part.body).where(*here, part.part == number))
+                or b""
+            )
+            found = (
+                open_all(workers, secret, info, body, size)
+                if secret
+                else [None] * (len(body) // size)
+            )
             both = zip(_cut(body, size), found, strict=True)
-            pairs = [(envelope, message) for envelope, message in both if message is not None]
-            _, wrong = checked(campaign.mechanism, [(1, message) for _, message in pairs])
+            pairs = [
+                (envelope, message) for envelope, message in both if message is not None
+            ]
+            _, wrong = checked(
+                campaign.mechanism, [(1, message) for _, message in pairs]
+            )
             refused["foreign"] += len(found) - len(pairs)
             refused["malformed"] += len(wrong)
             for place, (envelope, message) in enumerate(pairs):
@@ -173,12 +235,18 @@ def open_next(database: Database, campaign: Campaign, secret_of: dict[str, bytes
                     refused["repeated"] += digest in good
                     good[digest] = message
         if _put(database, batch, campaign.mechanism, good, refused) and refused.total():
-            logger.warning("a batch of %s had envelopes that do not count: %s", campaign.name, dict(refused))
+            logger.warning(
+                "a batch of %s had envelopes that do not count: %s",
+                campaign.name,
+                dict(refused),
+            )
         return True
     return False
 
 
-def open_all(workers: Executor, secret: bytes, info: bytes, body: bytes, size: int) -> list[bytes | None]:
+def open_all(
+    workers: Executor, secret: bytes, info: bytes, body: bytes, size: int
+) -> list[bytes | None]:
     """Return the message of each envelope of this size, in order; None for an envelope that does not open."""
     open_some = partial(_open, secret, info, size)
     if len(body) < size * _WORTH_A_WORKER:
@@ -195,7 +263,13 @@ def _cut(body: bytes, size: int) -> Iterator[bytes]:
     return (body[start : start + size] for start in range(0, len(body), size))
 
 
-def _put(database: Database, batch: Any, mechanism: Mechanism, good: dict[bytes, bytes], refused: Counter[str]) -> bool:
+def _put(
+    database: Database,
+    batch: Any,
+    mechanism: Mechanism,
+    good: dict[bytes, bytes],
+    refused: Counter[str],
+) -> bool:
     """Replace a batch's envelopes by its messages (by their envelopes' hashes), leaving out envelopes seen before.
 
     One transaction, counts included: a crash leaves either the envelopes or the messages. Returns False if
@@ -204,7 +278,9 @@ def _put(database: Database, batch: Any, mechanism: Mechanism, good: dict[bytes,
     name = batch.campaign
     mine = _is(batch.campaign, batch.batch)
     # An envelope opens in one slot only. The hashes of a few batches are in memory at a time.
-    alike = sa.and_(batches.c.campaign == seen.c.campaign, batches.c.batch == seen.c.batch)
+    alike = sa.and_(
+        batches.c.campaign == seen.c.campaign, batches.c.batch == seen.c.batch
+    )
     earlier = sa.select(seen.c.digests).join_from(seen, batches, alike)
     earlier = earlier.where(seen.c.campaign == name, batches.c.slot == batch.slot)
     earlier = earlier.execution_options(yield_per=_BATCHES_AT_ONCE)
@@ -222,7 +298,10 @@ def _put(database: Database, batch: Any, mechanism: Mechanism, good: dict[bytes,
             joined, _ = checked(mechanism, [(1, message) for message in fresh.values()])
             connection.execute(uploads.insert(), message_rows(name, joined))
             digests = b"".join(sorted(fresh))
-            connection.execute(seen.insert(), {"campaign": name, "batch": batch.batch, "digests": digests})
+            connection.execute(
+                seen.insert(),
+                {"campaign": name, "batch": batch.batch, "digests": digests},
+            )
         counts = refused + Counter(accepted=len(fresh), repeated=len(good) - len(fresh))
         connection.execute(batches.update().where(*mine).values(opened=True, **counts))
         return True
@@ -233,14 +312,24 @@ def _put(database: Database, batch: Any, mechanism: Mechanism, good: dict[bytes,
 def all_opened(database: Database, campaign: Campaign) -> bool:
     """Whether the batches of all slots have arrived and been opened."""
     table = batches.c
-    found = database.rows(sa.select(table.slot, table.opened).where(table.campaign == campaign.name))
-    return len({row.slot for row in found}) == campaign.slots and all(row.opened for row in found)
+    found = database.rows(
+        sa.select(table.slot, table.opened).where(table.campaign == campaign.name)
+    )
+    return len({row.slot for row in found}) == campaign.slots and all(
+        row.opened for row in found
+    )
 
 
 def count_batches(database: Database, name: str) -> dict[str, int]:
     """Count the opened batches of a campaign, and their envelopes by outcome."""
-    sums = [sa.func.coalesce(sa.func.sum(batches.c[outcome]), 0) for outcome in OUTCOMES]
-    (row,) = database.rows(sa.select(sa.func.count(), *sums).where(batches.c.campaign == name, batches.c.opened))
+    sums = [
+        sa.func.coalesce(sa.func.sum(batches.c[outcome]), 0) for outcome in OUTCOMES
+    ]
+    (row,) = database.rows(
+        sa.select(sa.func.count(), *sums).where(
+            batches.c.campaign == name, batches.c.opened
+        )
+    )
     return dict(zip(("batches", *OUTCOMES), map(int, row), strict=True))
 
 
@@ -257,15 +346,25 @@ def shuffled_claim(store: Database, campaign: Campaign) -> dict[str, Any] | None
     if terms is None:
         return None
     # All slots of a crowd have names that begin alike; its smallest slot counts.
-    smallest = sa.select(sa.func.min(batches.c.size), sa.func.min(batches.c.accepted), sa.func.max(batches.c.tokens))
-    smallest = smallest.where(batches.c.campaign == campaign.name, batches.c.opened, batches.c.accepted > 0)
-    rows = store.rows(smallest.group_by(sa.func.substr(batches.c.batch, 1, CROWD_NAME_BYTES)))
+    smallest = sa.select(
+        sa.func.min(batches.c.size),
+        sa.func.min(batches.c.accepted),
+        sa.func.max(batches.c.tokens),
+    )
+    smallest = smallest.where(
+        batches.c.campaign == campaign.name, batches.c.opened, batches.c.accepted > 0
+    )
+    rows = store.rows(
+        smallest.group_by(sa.func.substr(batches.c.batch, 1, CROWD_NAME_BYTES))
+    )
     crowds = []
     local = price(campaign.mechanism)
     for size, people, tokens in sorted(map(tuple, rows), reverse=True):
         hidden = campaign.senders == "single-use" and size >= terms.threshold
         epsilon, half = (
-            _shuffled(campaign.mechanism, honest, terms.delta) if hidden and honest else local
+            _shuffled(campaign.mechanism, honest, terms.delta)
+            if hidden and honest
+            else local
             for honest in (people, people // 2)
         )
         # Pure ε: without a crowd there is no δ.
@@ -287,4 +386,7 @@ def shuffled_claim(store: Database, campaign: Campaign) -> dict[str, Any] | None
 @lru_cache(maxsize=1024)
 def _shuffled(mechanism: Mechanism, crowd: int, delta: float) -> float:
     """The ε of a person whose messages are all in crowds of at least this size."""
-    return min(price(mechanism), shuffled_epsilon(mechanism, crowd, delta, messages=mechanism.messages))
+    return min(
+        price(mechanism),
+        shuffled_epsilon(mechanism, crowd, delta, messages=mechanism.messages),
+    )

@@ -49,11 +49,15 @@ class Clock:
         self._ahead = time.time() - self._anchored
         self._jumped: float | None = None
         self._doubted = -math.inf
-        seen, ahead = (self._machine, self._ahead) if witness is None else json.loads(witness)
+        seen, ahead = (
+            (self._machine, self._ahead) if witness is None else json.loads(witness)
+        )
         if seen == self._machine:
             self._ahead = ahead
         else:
-            logger.warning("the machine was started since the last process: its clock is doubted for an hour")
+            logger.warning(
+                "the machine was started since the last process: its clock is doubted for an hour"
+            )
             self._doubted = self._anchored + _LASTING_SECONDS
 
     def now(self) -> datetime:
@@ -63,7 +67,10 @@ class Clock:
         if ahead - self._ahead > _JUMP_SECONDS:
             if self._jumped is None:
                 self._jumped = lasted
-                logger.warning("the system's clock has jumped by %d seconds: not followed yet", ahead - self._ahead)
+                logger.warning(
+                    "the system's clock has jumped by %d seconds: not followed yet",
+                    ahead - self._ahead,
+                )
             if lasted - self._jumped < _LASTING_SECONDS:
                 return datetime.fromtimestamp(lasted + self._ahead, UTC)
             self._move(lasted, ahead)

@@ -17,10 +17,15 @@ from sstq.service.observing import check_health
 from sstq.service.security import Problem, new_token, token_hash, unauthorized
 from sstq.service.uploads import ALLOW_ANY_ORIGIN, UPLOADS
 
-_bearer = HTTPBearer(auto_error=False, description="A token of the administrator, of readers or of senders.")
+_bearer = HTTPBearer(
+    auto_error=False,
+    description="A token of the administrator, of readers or of senders.",
+)
 
 
-async def _token(given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> str | None:
+async def _token(
+    given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
+) -> str | None:
     return None if given is None else given.credentials
 
 
@@ -64,7 +69,9 @@ Named = Annotated[RunningCampaign, Depends(_named)]
 
 NOT_MODIFIED = {"description": "The client has this version already."}
 BINARY = {"schema": {"type": "string", "format": "binary"}}
-BINARY_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": {"application/octet-stream": BINARY}}}
+BINARY_BODY: dict[str, Any] = {
+    "requestBody": {"required": True, "content": {"application/octet-stream": BINARY}}
+}
 """For routes whose body is bytes."""
 
 
@@ -93,10 +100,19 @@ def common_routes(node: Node, upload: str) -> APIRouter:
         """Read the public keys of this service: `key` signs campaigns and is pinned, a shuffler has `sealing_key`."""
         return node.public_keys
 
-    @router.get("/v1/campaigns/{name}", responses={304: NOT_MODIFIED}, response_model=dict[str, Any])
+    @router.get(
+        "/v1/campaigns/{name}",
+        responses={304: NOT_MODIFIED},
+        response_model=dict[str, Any],
+    )
     async def document(entry: Named, request: Request) -> Response:
         """Fetch a campaign's signed document in canonical JSON (RFC 8785); SSTQ-Signature is Ed25519 over its bytes."""
-        headers = {"ETag": entry.etag, "Cache-Control": "no-cache", **node.signatures(entry), **ALLOW_ANY_ORIGIN}
+        headers = {
+            "ETag": entry.etag,
+            "Cache-Control": "no-cache",
+            **node.signatures(entry),
+            **ALLOW_ANY_ORIGIN,
+        }
         if entry.is_study and not node.goes_on(entry.name):
             headers["SSTQ-Study"] = "ended"
         if matches(request, entry.etag):
@@ -110,20 +126,33 @@ def common_routes(node: Node, upload: str) -> APIRouter:
         node.delete(entry)
 
     @administrator.post("/v1/campaigns/{name}/tokens", status_code=201)
-    def tokens(entry: Named, count: Annotated[int, Body(embed=True, ge=1, le=MOST_TOKENS, strict=True)]) -> Any:
+    def tokens(
+        entry: Named,
+        count: Annotated[int, Body(embed=True, ge=1, le=MOST_TOKENS, strict=True)],
+    ) -> Any:
         """Create single-use tokens, of which only the hashes are stored."""
         if entry.campaign.shuffling is not None and node.role != "shuffler":
-            raise Problem(409, f"Envelopes go to the shuffler: create tokens at {entry.campaign.shuffling.url}.")
+            raise Problem(
+                409,
+                f"Envelopes go to the shuffler: create tokens at {entry.campaign.shuffling.url}.",
+            )
         if entry.campaign.senders != "single-use":
-            raise Problem(409, "The campaign does not use single-use tokens; create one with --senders single-use.")
+            raise Problem(
+                409,
+                "The campaign does not use single-use tokens; create one with --senders single-use.",
+            )
         made = [new_token() for _ in range(count)]
         node.store.issue(entry.stored.payer, [token_hash(token) for token in made])
         return {"tokens": made}
 
-    @router.get(UPLOADS, response_model=dict[str, int | None], openapi_extra=optional_token)
+    @router.get(
+        UPLOADS, response_model=dict[str, int | None], openapi_extra=optional_token
+    )
     async def allowance(name: CampaignName) -> Response:  # noqa: ARG001
         """Ask how many messages a token still pays for; null without a limit, 410 if the campaign is closed."""
-        raise AssertionError("answered by sstq.service.uploads.Uploads; this only describes it")
+        raise AssertionError(
+            "answered by sstq.service.uploads.Uploads; this only describes it"
+        )
 
     @router.post(
         UPLOADS,
@@ -144,7 +173,9 @@ def common_routes(node: Node, upload: str) -> APIRouter:
         count: Annotated[int, Header(alias="SSTQ-Count", ge=1, le=9_999_999_999)],  # noqa: ARG001
         digest: Annotated[str, Header(alias="SSTQ-Digest", pattern="^[0-9a-f]{64}$")],  # noqa: ARG001
     ) -> Response:
-        raise AssertionError("answered by sstq.service.uploads.Uploads; this only describes it")
+        raise AssertionError(
+            "answered by sstq.service.uploads.Uploads; this only describes it"
+        )
 
     router.include_router(administrator)
     return router
@@ -153,10 +184,16 @@ def common_routes(node: Node, upload: str) -> APIRouter:
 def refuse_stage(entry: RunningCampaign) -> None:
     """Raise a Problem for a stage of a study: only the study itself may be changed."""
     if entry.is_stage:
-        raise Problem(409, f"A stage never changes by itself: name the study, {entry.stored.study}.")
+        raise Problem(
+            409,
+            f"A stage never changes by itself: name the study, {entry.stored.study}.",
+        )
 
 
 def matches(request: Request, etag: str) -> bool:
     """Whether the client has this version."""
-    wanted = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
+    wanted = [
+        tag.strip().removeprefix("W/")
+        for tag in request.headers.get("if-none-match", "").split(",")
+    ]
     return etag in wanted or wanted == ["*"]

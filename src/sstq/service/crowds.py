@@ -32,7 +32,10 @@ def joined_by_crowd(_: Mechanism, packed: Sequence[Packed]) -> Checked:
     for count, body in packed:
         found.setdefault(body[:CROWD_BYTES], []).append((count, body[CROWD_BYTES:]))
     return [
-        (sum(count for count, _ in several), crowd + b"".join(body for _, body in several))
+        (
+            sum(count for count, _ in several),
+            crowd + b"".join(body for _, body in several),
+        )
         for crowd, several in found.items()
     ], {}
 
@@ -43,12 +46,23 @@ def waiting(database: Database, name: str) -> dict[str, int]:
 
 
 def _waiting(connection: sa.Connection, name: str) -> dict[str, int]:
-    query = sa.select(_crowd, sa.func.sum(uploads.c.messages)).where(uploads.c.campaign == name).group_by(_crowd)
-    return {bytes(crowd).hex(): int(people) for crowd, people in connection.execute(query)}
+    query = (
+        sa.select(_crowd, sa.func.sum(uploads.c.messages))
+        .where(uploads.c.campaign == name)
+        .group_by(_crowd)
+    )
+    return {
+        bytes(crowd).hex(): int(people) for crowd, people in connection.execute(query)
+    }
 
 
 def settle(
-    database: Database, campaign: Campaign, terms: Shuffling, known: Collection[str], *, drop: bool
+    database: Database,
+    campaign: Campaign,
+    terms: Shuffling,
+    known: Collection[str],
+    *,
+    drop: bool,
 ) -> Counter[str]:
     """Replace the envelopes of known crowds by mixed batches; crowds that are too small wait, or are dropped.
 
@@ -62,10 +76,20 @@ def settle(
             enough = people >= terms.threshold or terms.below_threshold == "local"
             if crowd not in known or not (enough or drop):
                 continue
-            here = sa.and_(uploads.c.campaign == campaign.name, _crowd == bytes.fromhex(crowd))
+            here = sa.and_(
+                uploads.c.campaign == campaign.name, _crowd == bytes.fromhex(crowd)
+            )
             if enough:
-                bodies = connection.execute(sa.select(uploads.c.body).where(here).execution_options(yield_per=8))
-                _store(connection, campaign, crowd, people, (bytes(body)[CROWD_BYTES:] for body in bodies.scalars()))
+                bodies = connection.execute(
+                    sa.select(uploads.c.body).where(here).execution_options(yield_per=8)
+                )
+                _store(
+                    connection,
+                    campaign,
+                    crowd,
+                    people,
+                    (bytes(body)[CROWD_BYTES:] for body in bodies.scalars()),
+                )
             connection.execute(uploads.delete().where(here))
             counts["mixed" if enough else "dropped"] += people
         return counts
@@ -73,13 +97,21 @@ def settle(
     return database.write(work)
 
 
-def _store(connection: sa.Connection, campaign: Campaign, crowd: str, people: int, bodies: Iterable[bytes]) -> None:
+def _store(
+    connection: sa.Connection,
+    campaign: Campaign,
+    crowd: str,
+    people: int,
+    bodies: Iterable[bytes],
+) -> None:
     """Store a crowd's envelopes as batches, one per slot."""
     name = secrets.token_bytes(CROWD_NAME_BYTES)
     size = campaign.envelope_bytes
     each = LARGEST_PART // size
     payer = campaign.name if campaign.stage is None else campaign.stage.study
-    tokens = connection.execute(sa.select(campaigns.c.issued).where(campaigns.c.name == payer)).scalar_one()
+    tokens = connection.execute(
+        sa.select(campaigns.c.issued).where(campaigns.c.name == payer)
+    ).scalar_one()
     for slot, part, body in mixed(bodies, (people, campaign.slots, size), each):
         row = {
             "campaign": campaign.name,
@@ -96,7 +128,9 @@ def _store(connection: sa.Connection, campaign: Campaign, crowd: str, people: in
         connection.execute(outgoing.insert(), row)
 
 
-def mixed(bodies: Iterable[bytes], shape: tuple[int, int, int], each: int) -> Iterator[tuple[int, int, bytes]]:
+def mixed(
+    bodies: Iterable[bytes], shape: tuple[int, int, int], each: int
+) -> Iterator[tuple[int, int, bytes]]:
     """Mix the envelopes of each slot; yields slot, part and at most `each` envelopes, in random order.
 
     The bodies hold them by person and slot; the shape is people, slots and bytes of an envelope. They pass through a
@@ -127,16 +161,24 @@ def permutation(count: int) -> NDArray[np.int64]:
 
 def next_part(database: Database, name: str) -> dict[str, Any] | None:
     """Return the row of a part that the collector has not acknowledged, if any."""
-    rows = database.rows(sa.select(outgoing).where(outgoing.c.campaign == name).limit(1))
+    rows = database.rows(
+        sa.select(outgoing).where(outgoing.c.campaign == name).limit(1)
+    )
     return rows[0]._asdict() if rows else None
 
 
 def sent(database: Database, part: dict[str, Any]) -> None:
     """Delete a part that the collector has acknowledged."""
-    database.execute(outgoing.delete().where(*(column == part[column.name] for column in outgoing.primary_key)))
+    database.execute(
+        outgoing.delete().where(
+            *(column == part[column.name] for column in outgoing.primary_key)
+        )
+    )
 
 
 def count_outgoing(database: Database, name: str) -> int:
     """Count the mixed envelopes that the collector has not acknowledged."""
-    query = sa.select(sa.func.coalesce(sa.func.sum(outgoing.c.count), 0)).where(outgoing.c.campaign == name)
+    query = sa.select(sa.func.coalesce(sa.func.sum(outgoing.c.count), 0)).where(
+        outgoing.c.campaign == name
+    )
     return int(database.scalar(query))

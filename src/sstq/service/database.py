@@ -14,7 +14,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DatabaseError, InterfaceError, InternalError, OperationalError
+from sqlalchemy.exc import (
+    DatabaseError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+)
 
 from sstq.service.migrations import migrate
 
@@ -29,9 +34,13 @@ _CAMPAIGN = {"campaign": _TEXT}
 _BATCH = _CAMPAIGN | {"batch": _BYTES}
 
 
-def _table(name: str, keys: Mapping[str, Any], values: Mapping[str, Any], *nullable: str) -> sa.Table:
+def _table(
+    name: str, keys: Mapping[str, Any], values: Mapping[str, Any], *nullable: str
+) -> sa.Table:
     columns = [sa.Column(own, kind, primary_key=True) for own, kind in keys.items()]
-    columns += [sa.Column(own, kind, nullable=own in nullable) for own, kind in values.items()]
+    columns += [
+        sa.Column(own, kind, nullable=own in nullable) for own, kind in values.items()
+    ]
     # Otherwise SQLite numbers the rows of a table in order of arrival.
     return sa.Table(name, metadata, *columns, sqlite_with_rowid=False)
 
@@ -63,7 +72,9 @@ studies = _table("studies", _CAMPAIGN, {"state": _TEXT})
 # The acknowledged keys, each with its number of messages, so that a repeated upload gets the same answer.
 receipts = _table("receipts", _CAMPAIGN | {"key": _BYTES}, {"messages": _NUMBER})
 # Messages not folded yet, from one upload or several stored together. The key is random and not that of a client.
-uploads = _table("uploads", _CAMPAIGN | {"key": _BYTES}, {"messages": _NUMBER, "body": _BYTES})
+uploads = _table(
+    "uploads", _CAMPAIGN | {"key": _BYTES}, {"messages": _NUMBER, "body": _BYTES}
+)
 # Partial states, never changed: see sstq.service.folding.
 pieces = _table(
     "pieces",
@@ -73,7 +84,12 @@ pieces = _table(
 # Single-use tokens that are not spent yet, as SHA-256; a spent one is deleted.
 tokens = _table("tokens", _CAMPAIGN | {"digest": _BYTES}, {})
 # Tokens of senders of batches, as SHA-256: how many messages each may send (NULL for no limit), and has sent.
-senders = _table("senders", _CAMPAIGN | {"digest": _BYTES}, {"quota": _NUMBER, "used": _NUMBER}, "quota")
+senders = _table(
+    "senders",
+    _CAMPAIGN | {"digest": _BYTES},
+    {"quota": _NUMBER, "used": _NUMBER},
+    "quota",
+)
 # How many messages were folded in which hour since 1970.
 arrivals = _table("arrivals", _CAMPAIGN | {"hour": _NUMBER}, {"messages": _NUMBER})
 # How the error shrank: the standard error of estimates that readers may have seen.
@@ -83,21 +99,36 @@ estimates = _table("estimates", _CAMPAIGN, {"messages": _NUMBER, "result": _BYTE
 # The estimates that readers see who are not the owner.
 releases = _table("releases", _CAMPAIGN, {"messages": _NUMBER, "result": _BYTES})
 # What no honest crowd explains, by kind, and after how many messages it was seen first.
-alarms = _table("alarms", _CAMPAIGN | {"kind": _TEXT}, {"messages": _NUMBER, "detail": _TEXT})
+alarms = _table(
+    "alarms", _CAMPAIGN | {"kind": _TEXT}, {"messages": _NUMBER, "detail": _TEXT}
+)
 
 # Shuffled campaigns. A crowd has its name (Campaign.crowd). At the collector: the batches that a shuffler forwarded,
 # the outcome of their envelopes, those that are not opened yet, and the hashes of all others.
-_SEALED = {"slot": _SMALL, "crowd": _TEXT, "size": _NUMBER, "tokens": _NUMBER, "parts": _SMALL}
+_SEALED = {
+    "slot": _SMALL,
+    "crowd": _TEXT,
+    "size": _NUMBER,
+    "tokens": _NUMBER,
+    "parts": _SMALL,
+}
 OUTCOMES = ("accepted", "foreign", "malformed", "repeated")
-batches = _table("batches", _BATCH, _SEALED | {"opened": _FLAG} | dict.fromkeys(OUTCOMES, _NUMBER))
-envelopes = _table("envelopes", _BATCH | {"part": _SMALL}, {"count": _NUMBER, "body": _BYTES})
+batches = _table(
+    "batches", _BATCH, _SEALED | {"opened": _FLAG} | dict.fromkeys(OUTCOMES, _NUMBER)
+)
+envelopes = _table(
+    "envelopes", _BATCH | {"part": _SMALL}, {"count": _NUMBER, "body": _BYTES}
+)
 seen = _table("seen", _BATCH, {"digests": _BYTES})
 # At a shuffler: mixed envelopes that the collector has not acknowledged yet.
-outgoing = _table("outgoing", _BATCH | {"part": _SMALL}, _SEALED | {"count": _NUMBER, "body": _BYTES})
+outgoing = _table(
+    "outgoing", _BATCH | {"part": _SMALL}, _SEALED | {"count": _NUMBER, "body": _BYTES}
+)
 
 OF_A_CAMPAIGN = [table for table in metadata.sorted_tables if "campaign" in table.c]
 
-_PAUSES = tuple(0.005 * 2**number for number in range(8))  # before a transaction is tried again, in seconds
+# before a transaction is tried again, in seconds
+_PAUSES = tuple(0.005 * 2**number for number in range(8))
 _BUSY_SECONDS = 10
 _CONNECT_SECONDS = 5
 # How long to wait for the lock of a process that was killed a moment ago.
@@ -130,11 +161,15 @@ class Database:
     may open it meanwhile with `read_only`.
     """
 
-    def __init__(self, url: str, *, upgrade: bool = False, read_only: bool = False) -> None:
+    def __init__(
+        self, url: str, *, upgrade: bool = False, read_only: bool = False
+    ) -> None:
         try:
             self.url = sa.make_url(url)
         except sa.exc.ArgumentError as error:
-            raise ValueError(f"database must be a URL such as sqlite:///collector.sqlite3, got {url!r}") from error
+            raise ValueError(
+                f"database must be a URL such as sqlite:///collector.sqlite3, got {url!r}"
+            ) from error
         self.sqlite = self.url.drivername in ("sqlite", "sqlite+pysqlite")
         # In the order of asking: a lock of the standard library may starve a thread.
         self._writing = ThreadPoolExecutor(1, "sstq-writer")
@@ -144,7 +179,9 @@ class Database:
         self._lock: sqlite3.Connection | None = None
         if self.sqlite:
             if not self.url.database or self.url.database == ":memory:":
-                raise ValueError("database must be a file: a database in memory is lost when the process ends")
+                raise ValueError(
+                    "database must be a file: a database in memory is lost when the process ends"
+                )
             self._engine = sa.create_engine(self.url, hide_parameters=True)
             sa.event.listen(self._engine, "connect", _set_up_sqlite)
             sa.event.listen(self._engine, "begin", _begin_sqlite)
@@ -156,12 +193,16 @@ class Database:
                 # A prepared statement would keep the query plan that was best for empty tables.
                 "prepare_threshold": None,
             }
-            create = partial(sa.create_engine, self.url, connect_args=arguments, hide_parameters=True)
+            create = partial(
+                sa.create_engine, self.url, connect_args=arguments, hide_parameters=True
+            )
             self._engine = create(isolation_level="REPEATABLE READ")
             self._writer = create(pool_size=1, max_overflow=0)
             sa.event.listen(self._writer, "connect", _lock_postgres)
         else:
-            raise ValueError(f"database must be sqlite:///… or postgresql+psycopg://…, got {self.url.drivername}")
+            raise ValueError(
+                f"database must be sqlite:///… or postgresql+psycopg://…, got {self.url.drivername}"
+            )
         if not read_only:
             self._prepare(upgrade)
 
@@ -174,20 +215,30 @@ class Database:
         try:
             if self.sqlite:
                 # A file of its own: anybody may write to the other one for a moment, as for a backup.
-                self._lock = sqlite3.connect(f"{self.url.database}-lock", _LOCK_SECONDS, check_same_thread=False)
+                self._lock = sqlite3.connect(
+                    f"{self.url.database}-lock", _LOCK_SECONDS, check_same_thread=False
+                )
                 self._lock.execute("BEGIN EXCLUSIVE")
             self.write(work)
         except BaseException as error:
             self.close()
             if isinstance(error, DatabaseUnavailable | sqlite3.OperationalError):
-                said = str(error) if isinstance(error, DatabaseUnavailable) else _sentence(error)
+                said = (
+                    str(error)
+                    if isinstance(error, DatabaseUnavailable)
+                    else _sentence(error)
+                )
                 if said.endswith(_IN_USE):
                     raise ValueError(
                         f"another server uses {self.url.database}: stop it, or pass another --folder or --database"
                     ) from error
-                raise ValueError(f"{said}; start it, or pass another database") from error
+                raise ValueError(
+                    f"{said}; start it, or pass another database"
+                ) from error
             if isinstance(error, DatabaseError):
-                raise ValueError(f"{self.url.database} cannot be used: {error.orig}; pass a new database") from error
+                raise ValueError(
+                    f"{self.url.database} cannot be used: {error.orig}; pass a new database"
+                ) from error
             raise
 
     def close(self) -> None:
@@ -225,7 +276,11 @@ class Database:
 
     def execute(self, *statements: sa.Executable) -> None:
         """Write with these statements, in one transaction."""
-        self.write(lambda connection: [connection.execute(statement) for statement in statements])
+        self.write(
+            lambda connection: [
+                connection.execute(statement) for statement in statements
+            ]
+        )
 
     def rows(self, query: sa.Executable) -> Sequence[Any]:
         """Return what a query finds."""
@@ -250,24 +305,32 @@ def _try_again(engine: sa.Engine, work: Callable[[sa.Connection], T]) -> T:
 
 def totals(connection: sa.Connection, table: sa.Table) -> dict[str, int]:
     """Add up the messages of a table per campaign."""
-    query = sa.select(table.c.campaign, sa.func.sum(table.c.messages)).group_by(table.c.campaign)
+    query = sa.select(table.c.campaign, sa.func.sum(table.c.messages)).group_by(
+        table.c.campaign
+    )
     return {campaign: int(total) for campaign, total in connection.execute(query)}
 
 
 def put(connection: sa.Connection, table: sa.Table, row: Mapping[str, Any]) -> None:
     """Insert a row in place of the one with its primary key."""
-    connection.execute(table.delete().where(*(own == row[own.name] for own in table.primary_key)))
+    connection.execute(
+        table.delete().where(*(own == row[own.name] for own in table.primary_key))
+    )
     connection.execute(table.insert(), row)
 
 
-def delete_keys(connection: sa.Connection, column: sa.Column[Any], name: str, keys: Iterable[bytes]) -> int:
+def delete_keys(
+    connection: sa.Connection, column: sa.Column[Any], name: str, keys: Iterable[bytes]
+) -> int:
     """Delete rows of a campaign by a column of the primary key; returns how many there were."""
     table = column.table
     found = list(keys)
     gone = 0
     for start in range(0, len(found), 4096):
         some = column.in_(found[start : start + 4096])
-        gone += connection.execute(sa.delete(table).where(table.c.campaign == name, some)).rowcount
+        gone += connection.execute(
+            sa.delete(table).where(table.c.campaign == name, some)
+        ).rowcount
     return gone
 
 
@@ -290,7 +353,8 @@ def _set_up_sqlite(connection: Any, _: Any) -> None:
         f"busy_timeout = {1000 * _BUSY_SECONDS}",
         "journal_mode = WAL",
         "synchronous = FULL",  # a commit waits for the disk
-        "secure_delete = FAST",  # deleted rows are overwritten where that costs no further write
+        # deleted rows are overwritten where that costs no further write
+        "secure_delete = FAST",
         f"journal_size_limit = {1 << 26}",
     ):
         connection.execute(f"PRAGMA {pragma}").close()
@@ -313,8 +377,13 @@ def _check_durable(connection: sa.Connection) -> None:
 
 def _sentence(error: Any) -> str:
     """The driver's error, without the statement, its parameters and details, which may contain messages."""
-    if getattr(error, "sqlstate", None) == "55P03" or getattr(error, "sqlite_errorname", None) == "SQLITE_BUSY":
+    if (
+        getattr(error, "sqlstate", None) == "55P03"
+        or getattr(error, "sqlite_errorname", None) == "SQLITE_BUSY"
+    ):
         said = _IN_USE
     else:
-        said = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
+        said = getattr(getattr(error, "diag", None), "message_primary", None) or str(
+            error
+        )
     return f"the database is not available: {' '.join(said.split())}"

@@ -21,7 +21,14 @@ from sstq.aggregation import Aggregator, Estimate
 from sstq.aggregation.sparse_counts import condensed
 from sstq.mechanisms import Mechanism
 from sstq.messages.batch import Messages
-from sstq.service.database import Database, UnknownCampaign, arrivals, delete_keys, pieces, uploads
+from sstq.service.database import (
+    Database,
+    UnknownCampaign,
+    arrivals,
+    delete_keys,
+    pieces,
+    uploads,
+)
 
 MOST_BYTES = 1 << 26
 """A sparse piece of this size in memory is not merged any more: values of a database are limited to one gigabyte."""
@@ -30,7 +37,8 @@ MOST_BYTES = 1 << 26
 _TAKEN_UPLOADS = 4096
 _TAKEN_BYTES = 1 << 22
 _STREAM = {"yield_per": 8}  # rows in memory, each of up to 32 MB
-_STATE_SHARE = 4  # a fold reads a quarter as many bytes of messages as the state it writes
+# a fold reads a quarter as many bytes of messages as the state it writes
+_STATE_SHARE = 4
 
 Sums = NDArray[np.int64]
 
@@ -58,8 +66,14 @@ class Form:
         """Encode the sums as bytes."""
         if not self.sparse:
             return sums.astype("<i8", copy=False).tobytes()
-        types = [np.min_scalar_type(column.max(initial=0)).newbyteorder("<") for column in sums.T]
-        packed = [column.astype(kind).tobytes() for column, kind in zip(sums.T, types, strict=True)]
+        types = [
+            np.min_scalar_type(column.max(initial=0)).newbyteorder("<")
+            for column in sums.T
+        ]
+        packed = [
+            column.astype(kind).tobytes()
+            for column, kind in zip(sums.T, types, strict=True)
+        ]
         return b"".join([bytes(kind.itemsize for kind in types), *packed])
 
     def decode(self, raw: bytes) -> Sums:
@@ -71,13 +85,19 @@ class Form:
         sums = np.empty((rows, 3), dtype=np.int64)
         place = 3
         for column, size in enumerate(sizes):
-            sums[:, column] = np.frombuffer(raw, dtype=f"<u{size}", count=rows, offset=place)
+            sums[:, column] = np.frombuffer(
+                raw, dtype=f"<u{size}", count=rows, offset=place
+            )
             place += rows * size
         return sums
 
     def piece(self, sums: Sums, messages: int) -> dict[str, Any]:
         """Return the columns of a piece of sums."""
-        return {"level": sums.nbytes.bit_length(), "messages": messages, "sums": self.encode(sums)}
+        return {
+            "level": sums.nbytes.bit_length(),
+            "messages": messages,
+            "sums": self.encode(sums),
+        }
 
 
 def fold(database: Database, name: str, mechanism: Mechanism) -> Step | None:
@@ -89,7 +109,10 @@ def fold(database: Database, name: str, mechanism: Mechanism) -> Step | None:
         keys: list[bytes] = []
         size = 0
         for rows in _waiting(connection, name):
-            found = [mechanism.messages_from_bytes(bytes(row.body), row.messages) for row in rows]
+            found = [
+                mechanism.messages_from_bytes(bytes(row.body), row.messages)
+                for row in rows
+            ]
             aggregator.update(Messages.concatenate(found))
             keys += [bytes(row.key) for row in rows]
             size += sum(len(row.body) for row in rows)
@@ -97,7 +120,11 @@ def fold(database: Database, name: str, mechanism: Mechanism) -> Step | None:
                 break
         if not keys:
             return None
-        return Step(keys, Form(aggregator).piece(aggregator.sums(), aggregator.count), aggregator.count)
+        return Step(
+            keys,
+            Form(aggregator).piece(aggregator.sums(), aggregator.count),
+            aggregator.count,
+        )
 
     return database.read(work)
 
@@ -108,7 +135,14 @@ def merge(database: Database, name: str, mechanism: Mechanism) -> Step | None:
     level = pieces.c.level
     mine = pieces.c.campaign == name
     small = level < MOST_BYTES.bit_length() if form.sparse else sa.true()
-    alike = sa.select(level).where(mine, small).group_by(level).having(sa.func.count() > 1).order_by(level).limit(1)
+    alike = (
+        sa.select(level)
+        .where(mine, small)
+        .group_by(level)
+        .having(sa.func.count() > 1)
+        .order_by(level)
+        .limit(1)
+    )
     query = sa.select(pieces).where(mine, level == alike.scalar_subquery()).limit(2)
 
     def work(connection: sa.Connection) -> Step | None:
@@ -117,35 +151,54 @@ def merge(database: Database, name: str, mechanism: Mechanism) -> Step | None:
             return None
         one, other = (form.decode(row.sums) for row in both)
         sums = condensed(np.concatenate([one, other])) if form.sparse else one + other
-        return Step([bytes(row.identity) for row in both], form.piece(sums, sum(row.messages for row in both)), 0)
+        return Step(
+            [bytes(row.identity) for row in both],
+            form.piece(sums, sum(row.messages for row in both)),
+            0,
+        )
 
     return database.read(work)
 
 
 def keep(connection: sa.Connection, name: str, step: Step, hour: int) -> None:
     """Replace the rows of a step by its piece; UnknownCampaign if they are gone with their campaign."""
-    if delete_keys(connection, uploads.c.key if step.folded else pieces.c.identity, name, step.gone) < len(step.gone):
+    if delete_keys(
+        connection, uploads.c.key if step.folded else pieces.c.identity, name, step.gone
+    ) < len(step.gone):
         raise UnknownCampaign(f"the campaign {name!r} was deleted")
-    connection.execute(pieces.insert(), {"campaign": name, "identity": secrets.token_bytes(16), **step.piece})
+    connection.execute(
+        pieces.insert(),
+        {"campaign": name, "identity": secrets.token_bytes(16), **step.piece},
+    )
     if step.folded:
         _count_arrivals(connection, name, hour, step.folded)
 
 
-def state(connection: sa.Connection, name: str, mechanism: Mechanism) -> Aggregator[Estimate]:
+def state(
+    connection: sa.Connection, name: str, mechanism: Mechanism
+) -> Aggregator[Estimate]:
     """Return the sum of a campaign's pieces, one of which is in memory at a time."""
     total = mechanism.aggregator()
     form = Form(total)
     query = sa.select(pieces.c.messages, pieces.c.sums).where(pieces.c.campaign == name)
     for row in connection.execute(query, execution_options={"yield_per": 1}):
-        total.merge(type(total).from_sums(mechanism.estimator, form.decode(row.sums), row.messages))
+        total.merge(
+            type(total).from_sums(
+                mechanism.estimator, form.decode(row.sums), row.messages
+            )
+        )
     return total
 
 
-def _count_arrivals(connection: sa.Connection, name: str, hour: int, messages: int) -> None:
+def _count_arrivals(
+    connection: sa.Connection, name: str, hour: int, messages: int
+) -> None:
     table = arrivals.c
     more = arrivals.update().where(table.campaign == name, table.hour == hour)
     if not connection.execute(more.values(messages=table.messages + messages)).rowcount:
-        connection.execute(arrivals.insert(), {"campaign": name, "hour": hour, "messages": messages})
+        connection.execute(
+            arrivals.insert(), {"campaign": name, "hour": hour, "messages": messages}
+        )
 
 
 def _waiting(connection: sa.Connection, name: str) -> Iterator[list[sa.Row[Any]]]:

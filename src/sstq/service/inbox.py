@@ -34,7 +34,8 @@ class Inbox:
         self._store = store
         self._waiting: dict[str, deque[_Waiting]] = {}  # by campaign
         self._number = 0  # of the transaction
-        self._resting: dict[str, int] = {}  # the numbers until which campaigns leave transactions to others
+        # the numbers until which campaigns leave transactions to others
+        self._resting: dict[str, int] = {}
         self._uploads = self._bytes = 0  # not answered yet
         self._closing = False
 
@@ -55,15 +56,24 @@ class Inbox:
     async def submit(self, upload: Upload) -> Answer:
         """Wait until the upload is durable or refused; DatabaseUnavailable or a Problem if it is neither."""
         size = len(upload.body)
-        if self._closing or self._uploads >= _QUEUE_UPLOADS or self._bytes + size > _QUEUE_BYTES:
-            raise Problem(503, "Too many uploads are waiting to be stored; try again.", {"Retry-After": "1"})
+        if (
+            self._closing
+            or self._uploads >= _QUEUE_UPLOADS
+            or self._bytes + size > _QUEUE_BYTES
+        ):
+            raise Problem(
+                503,
+                "Too many uploads are waiting to be stored; try again.",
+                {"Retry-After": "1"},
+            )
         self._uploads += 1
         self._bytes += size
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         answer.add_done_callback(lambda _: self._answered(size))
         self._waiting.setdefault(upload.campaign, deque()).append((upload, answer))
         self._arrived.set()
-        return await asyncio.shield(answer)  # who disconnects does not take back what is being written
+        # who disconnects does not take back what is being written
+        return await asyncio.shield(answer)
 
     def _answered(self, size: int) -> None:
         self._uploads -= 1
@@ -72,8 +82,12 @@ class Inbox:
     def _take(self) -> list[_Waiting]:
         """Take what the next transaction stores; something waits."""
         # Nobody rests while nobody else has something to store.
-        self._number = max(self._number + 1, min(self._resting.get(name, 0) for name in self._waiting))
-        self._resting = {name: until for name, until in self._resting.items() if until > self._number}
+        self._number = max(
+            self._number + 1, min(self._resting.get(name, 0) for name in self._waiting)
+        )
+        self._resting = {
+            name: until for name, until in self._resting.items() if until > self._number
+        }
         turns = deque(name for name in self._waiting if name not in self._resting)
         taken: list[_Waiting] = []
         sizes: Counter[str] = Counter()
@@ -87,9 +101,12 @@ class Inbox:
             left -= size
             if queue:
                 turns.append(name)
-                self._waiting[name] = queue  # after all others, also in the next transaction
+                # after all others, also in the next transaction
+                self._waiting[name] = queue
         for name, size in sizes.items():
-            self._resting[name] = self._number + 1 + min(size // _REST_BYTES, _MOST_RESTS)
+            self._resting[name] = (
+                self._number + 1 + min(size // _REST_BYTES, _MOST_RESTS)
+            )
         return taken
 
     async def _write_all(self) -> None:
@@ -100,7 +117,9 @@ class Inbox:
                 continue
             batch = self._take()
             try:
-                answers = await asyncio.wrap_future(self._store.receiving([upload for upload, _ in batch]))
+                answers = await asyncio.wrap_future(
+                    self._store.receiving([upload for upload, _ in batch])
+                )
             except Exception as error:
                 for _, future in batch:
                     future.set_exception(error)

@@ -23,17 +23,33 @@ optional_token: dict[str, Any] = {"security": [{}, {"HTTPBearer": []}]}
 """For routes that need a token for some campaigns."""
 
 _SAID = {"status": {"type": "integer"}, "detail": {"type": "string"}}
-_PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"type": "object", "properties": _SAID, "required": [*_SAID]}}}}
+_PROBLEM = {
+    "content": {
+        MEDIA_TYPE: {
+            "schema": {"type": "object", "properties": _SAID, "required": [*_SAID]}
+        }
+    }
+}
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     "4XX": {"description": "Refused; `detail` is a sentence that says why."} | _PROBLEM,
-    "5XX": {"description": "Not stored; repeat the request after Retry-After seconds."} | _PROBLEM,
+    "5XX": {"description": "Not stored; repeat the request after Retry-After seconds."}
+    | _PROBLEM,
 }
 """The refusals of all routes."""
 
 
 def _body(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
-    schema = {"type": "object", "additionalProperties": False, "properties": properties} | more
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+    schema = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": properties,
+    } | more
+    return {
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": schema}},
+        }
+    }
 
 
 class _Model(BaseModel):
@@ -50,7 +66,8 @@ _TERMS = {
     "most_messages": {"type": "integer"},
     "senders": {"enum": [*get_args(Senders)]},
     "readers": {"enum": [*get_args(Readers)]},
-    "origins": _STRINGS | {"description": "Origins of web pages that may send; * for any."},
+    "origins": _STRINGS
+    | {"description": "Origins of web pages that may send; * for any."},
     "release_every": {
         "type": "integer",
         "minimum": 1,
@@ -63,11 +80,26 @@ NEW_CAMPAIGN = _body(
     | {
         "name": {"type": "string", "pattern": f"^{NAME_PATTERN}$"},
         "mechanism": {"type": "object", "description": "What `sstq spec` writes."},
-        "shuffling": {"type": "object", "description": "The fields of `sstq.client.Shuffling`."},
-        "study": {"type": "object", "description": "What `sstq study new` writes, instead of a mechanism."},
-        "people": {"type": "integer", "description": "Of a study: how many there are for all stages."},
-        "hours": {"type": "number", "description": "Of a study: how long a stage lasts."},
-        "least": {"type": "number", "description": "Of a study: the share of its people that a stage needs."},
+        "shuffling": {
+            "type": "object",
+            "description": "The fields of `sstq.client.Shuffling`.",
+        },
+        "study": {
+            "type": "object",
+            "description": "What `sstq study new` writes, instead of a mechanism.",
+        },
+        "people": {
+            "type": "integer",
+            "description": "Of a study: how many there are for all stages.",
+        },
+        "hours": {
+            "type": "number",
+            "description": "Of a study: how long a stage lasts.",
+        },
+        "least": {
+            "type": "number",
+            "description": "Of a study: the share of its people that a stage needs.",
+        },
         "too_few": {"enum": [*get_args(TooFew)]},
     },
     required=["name"],
@@ -78,7 +110,11 @@ CHANGE = _body(
     _TERMS
     | {
         "closed": {"const": True, "description": "Close the campaign for good."},
-        "renew": {"type": "array", "items": {"enum": [*RENEWABLE]}, "description": "Replace these."},
+        "renew": {
+            "type": "array",
+            "items": {"enum": [*RENEWABLE]},
+            "description": "Replace these.",
+        },
     },
     minProperties=1,
 )
@@ -86,13 +122,17 @@ CHANGE = _body(
 
 
 class _Crowd(_Model):
-    people: Annotated[_Count, Field(description="Accepted envelopes of its smallest batch.")]
+    people: Annotated[
+        _Count, Field(description="Accepted envelopes of its smallest batch.")
+    ]
     epsilon: float
     delta: float
     epsilon_if_half_fake: float
     isolating_share: Annotated[
         float | None,
-        Field(description="Who holds this share of all single-use tokens could be all of the crowd but one person."),
+        Field(
+            description="Who holds this share of all single-use tokens could be all of the crowd but one person."
+        ),
     ]
 
 
@@ -100,10 +140,17 @@ class Claim(_Model):
     """The (ε, δ) of a shuffled campaign, from the batches that arrived."""
 
     batches: Annotated[_Count, Field(description="Opened batches of the shuffler.")]
-    accepted: Annotated[_Count, Field(description="Envelopes of these batches that are counted.")]
+    accepted: Annotated[
+        _Count, Field(description="Envelopes of these batches that are counted.")
+    ]
     refused: dict[Literal["foreign", "malformed", "repeated"], _Count]
-    crowds: Annotated[list[_Crowd], Field(description="What each crowd that was mixed together justifies.")]
-    local_epsilon: Annotated[float, Field(description="The ε that remains if the shuffler cheats.")]
+    crowds: Annotated[
+        list[_Crowd],
+        Field(description="What each crowd that was mixed together justifies."),
+    ]
+    local_epsilon: Annotated[
+        float, Field(description="The ε that remains if the shuffler cheats.")
+    ]
 
 
 class StageStatus(_Model):
@@ -112,7 +159,12 @@ class StageStatus(_Model):
     number: int
     name: str
     people: Annotated[_Count, Field(description="For how many people it is.")]
-    received: Annotated[_Count, Field(description="How many have sent; readers see multiples of release_every.")]
+    received: Annotated[
+        _Count,
+        Field(
+            description="How many have sent; readers see multiples of release_every."
+        ),
+    ]
     state: Literal["open", "closed", "learned", "dropped"]
     shuffling: Claim | None
 
@@ -129,7 +181,9 @@ class StudyStatus(_Model):
     too_few: TooFew
     epsilon: Annotated[float, Field(description="A person's total.")]
     delta: float | None
-    local_epsilon: Annotated[float, Field(description="Of the newest stage's message, if a shuffler cheats.")]
+    local_epsilon: Annotated[
+        float, Field(description="Of the newest stage's message, if a shuffler cheats.")
+    ]
     stages: list[StageStatus]
     next: Annotated[list[str], Field(description="What may follow.")]
 
@@ -141,9 +195,16 @@ class Status(_Model):
     status: Literal["scheduled", "open", "closed"]
     received: Annotated[_Count, Field(description="Acknowledged messages.")]
     folded: Annotated[_Count, Field(description="Messages added to the state.")]
-    covered: Annotated[_Count, Field(description="Messages covered by the newest estimate.")]
-    released: Annotated[_Count, Field(description="Messages covered by the estimate that readers see.")]
-    release_every: Annotated[_Count, Field(description="Readers see a new one after this many more, and 2 % more.")]
+    covered: Annotated[
+        _Count, Field(description="Messages covered by the newest estimate.")
+    ]
+    released: Annotated[
+        _Count, Field(description="Messages covered by the estimate that readers see.")
+    ]
+    release_every: Annotated[
+        _Count,
+        Field(description="Readers see a new one after this many more, and 2 % more."),
+    ]
     tokens_issued: _Count | None
     tokens_unspent: _Count | None
     shuffling: Claim | None
@@ -153,12 +214,23 @@ class Status(_Model):
 class Progress(_Model):
     """The error so far, its prediction, and the arrivals per hour."""
 
-    measured: Annotated[_Points, Field(description="Pairs: messages, standard error of the estimate.")]
-    predicted: Annotated[_Points, Field(description="The same, predicted by the mechanism's typical error.")]
-    bias: Annotated[float, Field(description="The error that no number of messages removes.")]
-    arrivals: Annotated[_Points, Field(description="Pairs: hour (seconds since 1970), messages folded.")]
+    measured: Annotated[
+        _Points, Field(description="Pairs: messages, standard error of the estimate.")
+    ]
+    predicted: Annotated[
+        _Points,
+        Field(description="The same, predicted by the mechanism's typical error."),
+    ]
+    bias: Annotated[
+        float, Field(description="The error that no number of messages removes.")
+    ]
+    arrivals: Annotated[
+        _Points, Field(description="Pairs: hour (seconds since 1970), messages folded.")
+    ]
     epsilon: Annotated[float, Field(description="The nominal ε of a message.")]
-    privacy_loss: Annotated[float, Field(description="The exact privacy loss of a message.")]
+    privacy_loss: Annotated[
+        float, Field(description="The exact privacy loss of a message.")
+    ]
 
 
 class _Region(_Model):
@@ -177,18 +249,27 @@ class EstimateAnswer(_Model):
     value: _Numbers | None
     stderr: _Numbers | None
     region: Annotated[
-        _Region | None, Field(description="With this probability, value ± half_width covers all coordinates at once.")
+        _Region | None,
+        Field(
+            description="With this probability, value ± half_width covers all coordinates at once."
+        ),
     ]
     groups: Annotated[
         dict[str, _Numbers | list[_Numbers]] | None,
-        Field(description="The shares, sums and means of private groups, each with its stderr."),
+        Field(
+            description="The shares, sums and means of private groups, each with its stderr."
+        ),
     ]
     questions: Annotated[
-        list[dict[str, Any]] | None, Field(description="Of a survey: the items of each question with their intervals.")
+        list[dict[str, Any]] | None,
+        Field(
+            description="Of a survey: the items of each question with their intervals."
+        ),
     ] = None
     note: str
     checks: Annotated[
-        dict[Literal["norm", "counts"], str] | None, Field(description="“passed”, “not tested”, or what is wrong.")
+        dict[Literal["norm", "counts"], str] | None,
+        Field(description="“passed”, “not tested”, or what is wrong."),
     ] = None
 
 
@@ -199,7 +280,9 @@ class StudyAnswer(_Model):
     count: Annotated[_Count, Field(description="People covered.")]
     study: StudyStatus
     final: Annotated[bool, Field(description="Whether nothing more will be learned.")]
-    result: Annotated[dict[str, Any] | None, Field(description="By kind, as docs/http-api.md has it.")]
+    result: Annotated[
+        dict[str, Any] | None, Field(description="By kind, as docs/http-api.md has it.")
+    ]
     note: str
 
 

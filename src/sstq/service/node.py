@@ -25,7 +25,13 @@ from sstq.service.inbox import Inbox
 from sstq.service.observing import Metrics, gauge
 from sstq.service.receiving import Refusal
 from sstq.service.results import raised
-from sstq.service.security import AddressLimits, Problem, is_token, new_token, token_hash
+from sstq.service.security import (
+    AddressLimits,
+    Problem,
+    is_token,
+    new_token,
+    token_hash,
+)
 from sstq.service.settings import Settings
 from sstq.service.store import Store, StoredCampaign
 from sstq.service.terms import OwnTerms, StudyTerms
@@ -56,7 +62,8 @@ class RunningCampaign:
     campaign: Campaign
     document: bytes  # what clients fetch
     signature: str  # the collector's, of the document
-    sealing_keys: tuple[bytes, ...] = ()  # public keys that shuffled messages are sealed for, the newest first
+    # public keys that shuffled messages are sealed for, the newest first
+    sealing_keys: tuple[bytes, ...] = ()
     own: OwnTerms = _FROM_ANYWHERE
     study: StudyTerms = None  # type: ignore[assignment]  # of studies at the collector only
 
@@ -87,12 +94,18 @@ class RunningCampaign:
 
     def is_closed(self, now: datetime) -> bool:
         """Whether the campaign accepts no more messages, or the study no more stages."""
-        return self.stored.closed or (not self.is_study and self.campaign.status(now) == "closed")
+        return self.stored.closed or (
+            not self.is_study and self.campaign.status(now) == "closed"
+        )
 
     def is_reader(self, token: str | None) -> bool:
         """Whether this is the token of the campaign's readers."""
         stored = self.own.read_token
-        return self.campaign.readers == "token" and stored is not None and is_token(token, bytes.fromhex(stored))
+        return (
+            self.campaign.readers == "token"
+            and stored is not None
+            and is_token(token, bytes.fromhex(stored))
+        )
 
 
 class Node(ABC):
@@ -106,16 +119,24 @@ class Node(ABC):
         kept = store.setting("role", lambda: self.role.encode()).decode()
         if kept != self.role:
             store.close()
-            raise ValueError(f"database must belong to a {self.role}, got one of a {kept}; pass an empty database")
+            raise ValueError(
+                f"database must belong to a {self.role}, got one of a {kept}; pass an empty database"
+            )
         self.clock = Clock(store.known_setting(_CLOCK))
         self.inbox = Inbox(self.store)
         self.sending = AddressLimits(settings.messages_per_second, settings.burst)
         self.reading = AddressLimits(settings.reads_per_second, _READ_BURST)
         self.metrics = Metrics()
         self.metrics.registry.register(self)
-        self.key = SigningKey(self.store.setting("signing-key", lambda: SigningKey.generate().secret))
+        self.key = SigningKey(
+            self.store.setting("signing-key", lambda: SigningKey.generate().secret)
+        )
         self._administrator = token_hash(settings.administrator_token)
-        self._metrics_reader = None if settings.metrics_token is None else token_hash(settings.metrics_token)
+        self._metrics_reader = (
+            None
+            if settings.metrics_token is None
+            else token_hash(settings.metrics_token)
+        )
         self.entries: dict[str, RunningCampaign] = {}
         self._lock = threading.Lock()
         self.refresh()
@@ -124,7 +145,9 @@ class Node(ABC):
         """Load the kernels that check, add and estimate, so that no upload waits for a compiler."""
         mechanism = FrameUnit(dim=2, epsilon=1.0)
         aggregator = mechanism.aggregator()
-        aggregator.update(mechanism.messages_from_bytes(bytes(-(-mechanism.message_bits // 8)), 1))
+        aggregator.update(
+            mechanism.messages_from_bytes(bytes(-(-mechanism.message_bits // 8)), 1)
+        )
         aggregator.mean()
 
     @property
@@ -143,8 +166,15 @@ class Node(ABC):
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics that are counted when they are read, as prometheus_client asks for them."""
         meaning = "Whether the time may be wrong, so that nothing is closed for good or deleted."
-        yield gauge("sstq_clock_doubtful", meaning, [], {(): float(self.clock.doubtful)})
-        yield gauge("sstq_inbox_uploads", "Uploads waiting to be written.", [], {(): len(self.inbox)})
+        yield gauge(
+            "sstq_clock_doubtful", meaning, [], {(): float(self.clock.doubtful)}
+        )
+        yield gauge(
+            "sstq_inbox_uploads",
+            "Uploads waiting to be written.",
+            [],
+            {(): len(self.inbox)},
+        )
 
     # Campaigns
 
@@ -154,10 +184,13 @@ class Node(ABC):
             known = self.entries
             found: dict[str, RunningCampaign] = {}
             rows = self.store.campaigns().values()
-            for stored in sorted(rows, key=lambda row: row.study == row.name):  # studies after their stages
+            # studies after their stages
+            for stored in sorted(rows, key=lambda row: row.study == row.name):
                 last = known.get(stored.name)
                 same = last is not None and last.stored == stored and not last.is_study
-                found[stored.name] = last if last and same else self._read(stored, found)
+                found[stored.name] = (
+                    last if last and same else self._read(stored, found)
+                )
             self.entries = found
 
     async def entry(self, name: str) -> RunningCampaign:
@@ -172,7 +205,9 @@ class Node(ABC):
         return found
 
     @abstractmethod
-    def _read(self, stored: StoredCampaign, known: dict[str, RunningCampaign]) -> RunningCampaign:
+    def _read(
+        self, stored: StoredCampaign, known: dict[str, RunningCampaign]
+    ) -> RunningCampaign:
         """Prepare what the routes need of a campaign; of a study, whose stages are `known`, and of its newest stage."""
 
     def goes_on(self, name: str) -> bool:
@@ -193,7 +228,11 @@ class Node(ABC):
         now = self.clock.now()
         stages = [entry.name for entry in self.entries.values() if entry.is_stage]
         full = {name for name, room in self.store.rooms(stages).items() if room == 0}
-        over = [name for name, entry in self.entries.items() if name in full or entry.is_closed(now)]
+        over = [
+            name
+            for name, entry in self.entries.items()
+            if name in full or entry.is_closed(now)
+        ]
         self.store.purge(over, self.clock.hour(), self.settings.grace_hours)
         self.refresh()
 
@@ -216,7 +255,9 @@ class Collector(Node):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings, Store(settings.database, upgrade=settings.upgrade))
 
-    def _read(self, stored: StoredCampaign, known: dict[str, RunningCampaign]) -> RunningCampaign:
+    def _read(
+        self, stored: StoredCampaign, known: dict[str, RunningCampaign]
+    ) -> RunningCampaign:
         terms = json.loads(stored.terms)
         own = OwnTerms.take(terms)
         if stored.study == stored.name:
@@ -224,13 +265,26 @@ class Collector(Node):
             newest = stage_name(stored.name, len(study.stages))
             # Pages that may send to the study may send to its stage.
             sealing_keys = known[newest].own.sealing_keys
-            stage = known[newest] = replace(known[newest], own=replace(own, sealing_keys=sealing_keys))
+            stage = known[newest] = replace(
+                known[newest], own=replace(own, sealing_keys=sealing_keys)
+            )
             campaign = replace(stage.campaign, readers=terms["readers"])
-            return replace(stage, stored=stored, campaign=campaign, own=own, study=study, sealing_keys=())
+            return replace(
+                stage,
+                stored=stored,
+                campaign=campaign,
+                own=own,
+                study=study,
+                sealing_keys=(),
+            )
         keys = tuple(map(bytes.fromhex, own.sealing_keys))
-        campaign = Campaign.from_dict({"name": stored.name, "mechanism": stored.mechanism} | terms)
+        campaign = Campaign.from_dict(
+            {"name": stored.name, "mechanism": stored.mechanism} | terms
+        )
         document = campaign.document([self.key.public], keys)
-        return RunningCampaign(stored, campaign, document, self.key.sign(document), keys, own)
+        return RunningCampaign(
+            stored, campaign, document, self.key.sign(document), keys, own
+        )
 
     def save(
         self,
@@ -265,7 +319,10 @@ class Collector(Node):
 
     def stages(self, entry: RunningCampaign) -> list[str]:
         """The names of the campaigns of a study's stages, in turn."""
-        return [stage_name(entry.name, number) for number in range(1, len(entry.study.stages) + 1)]
+        return [
+            stage_name(entry.name, number)
+            for number in range(1, len(entry.study.stages) + 1)
+        ]
 
     def first_sender(self, name: str) -> dict[str, str]:
         """Create the shared token of a campaign that needs one and has none."""
@@ -277,7 +334,9 @@ class Collector(Node):
     def add_sender(self, entry: RunningCampaign, people: int) -> str:
         """Create a token for batches of messages of up to this many people in all; only its hash is stored."""
         token = new_token()
-        self.store.add_sender(entry.stored.payer, token_hash(token), people * entry.campaign.slots)
+        self.store.add_sender(
+            entry.stored.payer, token_hash(token), people * entry.campaign.slots
+        )
         self.refresh()
         return token
 
@@ -297,14 +356,27 @@ class Collector(Node):
             ("sstq_messages_folded", "Messages in the state.", "folded"),
             ("sstq_tokens_unspent", "Unused single-use tokens.", "unspent"),
         ):
-            yield gauge(name, meaning, ["campaign"], {(own,): getattr(found, field) for own, found in counts.items()})
+            yield gauge(
+                name,
+                meaning,
+                ["campaign"],
+                {(own,): getattr(found, field) for own, found in counts.items()},
+            )
         meaning = "Tests that an honest crowd passes and this one failed."
         yield gauge("sstq_alarms", meaning, ["campaign", "test"], raised(self.store))
-        shuffled = [name for name, entry in self.entries.items() if entry.campaign.shuffling is not None]
+        shuffled = [
+            name
+            for name, entry in self.entries.items()
+            if entry.campaign.shuffling is not None
+        ]
         batches = {name: count_batches(self.store, name) for name in shuffled}
         opened = {(name,): found["batches"] for name, found in batches.items()}
         yield gauge("sstq_batches_opened", "Opened batches.", ["campaign"], opened)
-        outcomes = {(name, outcome): found[outcome] for name, found in batches.items() for outcome in OUTCOMES}
+        outcomes = {
+            (name, outcome): found[outcome]
+            for name, found in batches.items()
+            for outcome in OUTCOMES
+        }
         meaning = "Envelopes of opened batches, by outcome."
         yield gauge("sstq_envelopes_opened", meaning, ["campaign", "result"], outcomes)
 
@@ -322,7 +394,10 @@ class Collector(Node):
 
     def sealing_secrets(self, entry: RunningCampaign) -> dict[str, bytes]:
         """A campaign's secret keys, by the crowds that sealed for them."""
-        found = {crowd: self.store.known_setting(sealing_setting(key)) for crowd, key in entry.crowds.items()}
+        found = {
+            crowd: self.store.known_setting(sealing_setting(key))
+            for crowd, key in entry.crowds.items()
+        }
         return {name: secret for name, secret in found.items() if secret is not None}
 
     def forget_sealing_keys(self, entry: RunningCampaign) -> None:
@@ -332,13 +407,21 @@ class Collector(Node):
 
 def lasting_terms(campaign: Campaign) -> dict[str, Any]:
     """What of a shuffled campaign never changes, labels included: all but its times and who may read."""
-    terms = {name: value for name, value in campaign.terms().items() if name not in ("opens", "closes", "readers")}
+    terms = {
+        name: value
+        for name, value in campaign.terms().items()
+        if name not in ("opens", "closes", "readers")
+    }
     return {"name": campaign.name, "mechanism": campaign.digest} | terms
 
 
 def is_open_to_batches(campaign: Campaign) -> bool:
     """Whether strangers may send the messages of several people in one upload."""
-    return campaign.senders == "everybody" and campaign.shuffling is None and campaign.most_messages > campaign.slots
+    return (
+        campaign.senders == "everybody"
+        and campaign.shuffling is None
+        and campaign.most_messages > campaign.slots
+    )
 
 
 def sealing_setting(public: bytes) -> str:
@@ -349,14 +432,22 @@ def sealing_setting(public: bytes) -> str:
 def check_free(name: str) -> None:
     """ValueError for a name that only a page or the stage of a study may have."""
     if name in _RESERVED:
-        raise ValueError(f"name must not be one of {', '.join(sorted(_RESERVED))}, got {name!r}")
+        raise ValueError(
+            f"name must not be one of {', '.join(sorted(_RESERVED))}, got {name!r}"
+        )
     if re.search("--[0-9]+$", name):
-        raise ValueError(f"name must not end as those of a study's stages do, got {name!r}")
+        raise ValueError(
+            f"name must not end as those of a study's stages do, got {name!r}"
+        )
 
 
-def with_reader(readers: str, own: OwnTerms, renewed: Collection[str] = ()) -> tuple[OwnTerms, dict[str, str]]:
+def with_reader(
+    readers: str, own: OwnTerms, renewed: Collection[str] = ()
+) -> tuple[OwnTerms, dict[str, str]]:
     """Return own terms with the hash of a reader's token, where one is needed, and this token if it is new."""
-    if readers != "token" or ("read_token" not in renewed and own.read_token is not None):
+    if readers != "token" or (
+        "read_token" not in renewed and own.read_token is not None
+    ):
         return own, {}
     token = new_token()
     return replace(own, read_token=token_hash(token).hex()), {"read_token": token}

@@ -10,7 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    disable_created_metrics,
+)
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from sstq.service.database import DatabaseUnavailable
@@ -30,8 +35,14 @@ def check_health(store: Store) -> None:
     if store.failing or time.monotonic() - store.stored > _STALE_SECONDS:
         raise Problem(503, "The database is not available.", {"Retry-After": "5"})
     file = store.url.database
-    if store.sqlite and file and shutil.disk_usage(Path(file).parent).free < _LEAST_FREE_BYTES:
-        raise Problem(503, "The disk of the database is almost full.", {"Retry-After": "5"})
+    if (
+        store.sqlite
+        and file
+        and shutil.disk_usage(Path(file).parent).free < _LEAST_FREE_BYTES
+    ):
+        raise Problem(
+            503, "The disk of the database is almost full.", {"Retry-After": "5"}
+        )
 
 
 def try_to_store(store: Store) -> None:
@@ -46,15 +57,32 @@ class Metrics:
 
     def __init__(self) -> None:
         made = self.registry = CollectorRegistry()
-        self.uploads = Counter("sstq_uploads", "Uploads by their answer.", ["campaign", "status"], registry=made)
-        self.seconds = Histogram(
-            "sstq_upload_seconds", "Seconds until an upload is acknowledged.", buckets=_BUCKETS, registry=made
+        self.uploads = Counter(
+            "sstq_uploads",
+            "Uploads by their answer.",
+            ["campaign", "status"],
+            registry=made,
         )
-        self.rounds = Counter("sstq_rounds", "Rounds of background work.", ["result"], registry=made)
-        self.people = Counter("sstq_people", "People mixed, dropped or refused.", ["campaign", "result"], registry=made)
+        self.seconds = Histogram(
+            "sstq_upload_seconds",
+            "Seconds until an upload is acknowledged.",
+            buckets=_BUCKETS,
+            registry=made,
+        )
+        self.rounds = Counter(
+            "sstq_rounds", "Rounds of background work.", ["result"], registry=made
+        )
+        self.people = Counter(
+            "sstq_people",
+            "People mixed, dropped or refused.",
+            ["campaign", "result"],
+            registry=made,
+        )
 
 
-def gauge(name: str, meaning: str, labels: Iterable[str], values: Mapping[Any, float]) -> Metric:
+def gauge(
+    name: str, meaning: str, labels: Iterable[str], values: Mapping[Any, float]
+) -> Metric:
     """A gauge with the values of its labels."""
     made = GaugeMetricFamily(name, meaning, labels=list(labels))
     for own, value in values.items():
@@ -78,13 +106,20 @@ class PrivateFormatter(logging.Formatter):
             return super().format(record)
         hour = self.formatTime(record, self.datefmt)
         level = record.levelname
-        error = {"error": self.formatException(record.exc_info)} if record.exc_info else {}
-        return json.dumps({"hour": hour, "level": level, "message": record.getMessage()} | error, ensure_ascii=False)
+        error = (
+            {"error": self.formatException(record.exc_info)} if record.exc_info else {}
+        )
+        return json.dumps(
+            {"hour": hour, "level": level, "message": record.getMessage()} | error,
+            ensure_ascii=False,
+        )
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 (the name is logging's)
         """Format an error's type and its positions in the code."""
         kind, _, places = ei
-        return "".join([*traceback.format_tb(places), getattr(kind, "__name__", str(kind))])
+        return "".join(
+            [*traceback.format_tb(places), getattr(kind, "__name__", str(kind))]
+        )
 
 
 def log_settings(form: str) -> dict[str, Any]:
@@ -94,6 +129,8 @@ def log_settings(form: str) -> dict[str, Any]:
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"private": {"()": PrivateFormatter, "form": form}},
-        "handlers": {"private": {"class": "logging.StreamHandler", "formatter": "private"}},
+        "handlers": {
+            "private": {"class": "logging.StreamHandler", "formatter": "private"}
+        },
         "loggers": {"uvicorn": logger, "sstq.service": logger},
     }

@@ -25,10 +25,16 @@ POLL = "demo-poll"
 """The name of the campaign."""
 
 _QUESTIONS = {
-    "How do you get to work?": Choice(["on foot", "by bike", "by bus or train", "by car", "I work at home"]),
-    "What do you like about your work?": MultiChoice(["the tasks", "the people", "the pay", "the freedom"]),
+    "How do you get to work?": Choice(
+        ["on foot", "by bike", "by bus or train", "by car", "I work at home"]
+    ),
+    "What do you like about your work?": MultiChoice(
+        ["the tasks", "the people", "the pay", "the freedom"]
+    ),
     "How many hours do you work per week?": Number(0, 60, bins=12),
-    "My workload is too high": Choice(["strongly disagree", "disagree", "no opinion", "agree", "strongly agree"]),
+    "My workload is too high": Choice(
+        ["strongly disagree", "disagree", "no opinion", "agree", "strongly agree"]
+    ),
 }
 _EPSILON = 2.0
 _VISITORS = 100_000

@@ -16,8 +16,21 @@ from sstq.audit import certify
 from sstq.mechanisms import Mechanism
 from sstq.service import results, studies
 from sstq.service.batches import shuffled_claim
-from sstq.service.common_routes import BINARY, NOT_MODIFIED, Named, Token, administrator_router, matches
-from sstq.service.models import EstimateAnswer, Progress, Status, StudyAnswer, optional_token
+from sstq.service.common_routes import (
+    BINARY,
+    NOT_MODIFIED,
+    Named,
+    Token,
+    administrator_router,
+    matches,
+)
+from sstq.service.models import (
+    EstimateAnswer,
+    Progress,
+    Status,
+    StudyAnswer,
+    optional_token,
+)
 from sstq.service.node import Collector, RunningCampaign
 from sstq.service.rendering import as_csv, describe
 from sstq.service.security import Problem, unauthorized
@@ -33,11 +46,18 @@ async def _reader(request: Request, entry: Named, token: Token) -> results.Audie
     """What the holder of the token, if any, may read of a campaign; raises a Problem if nothing."""
     if request.app.state.node.is_administrator(token):
         return "owner"
-    if not entry.is_stage and (entry.campaign.readers == "public" or entry.is_reader(token)):
+    if not entry.is_stage and (
+        entry.campaign.readers == "public" or entry.is_reader(token)
+    ):
         return "public"
     if token is None:
-        raise unauthorized("This needs the campaign's reader token or the administrator's token.")
-    raise Problem(403, "The token is neither the campaign's reader token nor the administrator's token.")
+        raise unauthorized(
+            "This needs the campaign's reader token or the administrator's token."
+        )
+    raise Problem(
+        403,
+        "The token is neither the campaign's reader token nor the administrator's token.",
+    )
 
 
 _Reader = Annotated[results.Audience, Depends(_reader)]
@@ -60,8 +80,15 @@ def reading_routes(collector: Collector) -> APIRouter:
             return {"campaigns": _statuses(collector, entries, "owner")}
         mine = [entry for entry in entries if entry.is_reader(token)]
         if token is not None and not mine:
-            raise Problem(403, "The token is neither the administrator's token nor a campaign's reader token.")
-        shown = [entry for entry in entries if entry.campaign.readers == "public" or entry in mine]
+            raise Problem(
+                403,
+                "The token is neither the administrator's token nor a campaign's reader token.",
+            )
+        shown = [
+            entry
+            for entry in entries
+            if entry.campaign.readers == "public" or entry in mine
+        ]
         return {"campaigns": _statuses(collector, shown, "public")}
 
     @router.get("/v1/campaigns/{name}/status", openapi_extra=optional_token)
@@ -75,7 +102,10 @@ def reading_routes(collector: Collector) -> APIRouter:
     @router.get(
         "/v1/campaigns/{name}/estimate",
         responses={
-            200: {"model": EstimateAnswer | StudyAnswer, "content": {"text/csv": {"schema": {"type": "string"}}}},
+            200: {
+                "model": EstimateAnswer | StudyAnswer,
+                "content": {"text/csv": {"schema": {"type": "string"}}},
+            },
             304: NOT_MODIFIED,
         },
         openapi_extra=optional_token,
@@ -85,15 +115,26 @@ def reading_routes(collector: Collector) -> APIRouter:
         request: Request,
         audience: _Reader,
         form: Annotated[
-            Literal["json", "csv"] | None, Query(alias="format", description="The format; overrides the Accept header.")
+            Literal["json", "csv"] | None,
+            Query(
+                alias="format", description="The format; overrides the Accept header."
+            ),
         ] = None,
     ) -> Response:
         """Read the newest estimate: readers see it in steps of many messages, the administrator as it is."""
         name = entry.name
-        csv = form == "csv" or (form is None and "text/csv" in request.headers.get("accept", ""))
-        covered = (await asyncio.to_thread(results.covered, store, audience)).get(name, 0)
+        csv = form == "csv" or (
+            form is None and "text/csv" in request.headers.get("accept", "")
+        )
+        covered = (await asyncio.to_thread(results.covered, store, audience)).get(
+            name, 0
+        )
         etag = f'"{entry.etag.strip(chr(34))}-{audience}-{covered}-{"csv" if csv else "json"}"'
-        headers = {"ETag": etag, "Vary": "Accept, Authorization", "Cache-Control": "no-cache"}
+        headers = {
+            "ETag": etag,
+            "Vary": "Accept, Authorization",
+            "Cache-Control": "no-cache",
+        }
         if entry.campaign.readers == "public":
             headers |= ALLOW_ANY_ORIGIN
         if csv:
@@ -104,22 +145,31 @@ def reading_routes(collector: Collector) -> APIRouter:
             return Response(status_code=304, headers=headers)
         async with rendering[csv]:
             make = _study_rendered if entry.is_study else _rendered
-            content = await asyncio.to_thread(make, collector, entry, audience, covered, csv)
+            content = await asyncio.to_thread(
+                make, collector, entry, audience, covered, csv
+            )
         headers["Content-Length"] = str(len(content))
         return StreamingResponse(
-            _pieces(content), 200, headers, "text/csv; charset=utf-8" if csv else "application/json"
+            _pieces(content),
+            200,
+            headers,
+            "text/csv; charset=utf-8" if csv else "application/json",
         )
 
     @router.get("/v1/campaigns/{name}/progress", openapi_extra=optional_token)
     def progress(entry: Named, audience: _Reader) -> Progress:
         """Read the error so far, its prediction, and the arrivals per hour."""
         _refuse_study(entry)
-        return Progress(**results.progress(store, entry.campaign, audience, collector.clock.hour()))
+        return Progress(
+            **results.progress(store, entry.campaign, audience, collector.clock.hour())
+        )
 
     @router.get("/v1/campaigns/{name}/certificate", response_model=dict[str, Any])
     def certificate(entry: Named) -> Response:
         """Read the certificate of the mechanism's privacy, which `sstq audit verify` checks."""
-        return Response(_certificate(entry.campaign.mechanism), media_type="application/json")
+        return Response(
+            _certificate(entry.campaign.mechanism), media_type="application/json"
+        )
 
     @administrator.get(
         "/v1/campaigns/{name}/state",
@@ -137,13 +187,17 @@ def reading_routes(collector: Collector) -> APIRouter:
             "Content-Disposition": f'attachment; filename="{name}.npz"',
         }
         chunks = iter(partial(file.read, _CHUNK), b"")
-        return StreamingResponse(chunks, headers=headers, media_type="application/octet-stream")
+        return StreamingResponse(
+            chunks, headers=headers, media_type="application/octet-stream"
+        )
 
     router.include_router(administrator)
     return router
 
 
-def _statuses(collector: Collector, entries: list[RunningCampaign], audience: results.Audience) -> list[Status]:
+def _statuses(
+    collector: Collector, entries: list[RunningCampaign], audience: results.Audience
+) -> list[Status]:
     """The counts of campaigns; those that were deleted meanwhile are left out."""
     now = collector.clock.now()
     seen = audience == "owner"
@@ -158,7 +212,11 @@ def _statuses(collector: Collector, entries: list[RunningCampaign], audience: re
             shown = covered.get(name, 0)
             status = Status(
                 name=name,
-                status="closed" if entry.is_closed(now) else "open" if entry.is_study else entry.campaign.status(now),
+                status="closed"
+                if entry.is_closed(now)
+                else "open"
+                if entry.is_study
+                else entry.campaign.status(now),
                 received=own.received if seen else shown,
                 folded=own.folded if seen else shown,
                 covered=shown,
@@ -166,19 +224,29 @@ def _statuses(collector: Collector, entries: list[RunningCampaign], audience: re
                 release_every=entry.own.release_every,
                 tokens_issued=own.issued if seen else None,
                 tokens_unspent=own.unspent if seen else None,
-                shuffling=None if entry.is_study else shuffled_claim(collector.store, entry.campaign),  # type: ignore[arg-type]
+                shuffling=None
+                if entry.is_study
+                else shuffled_claim(collector.store, entry.campaign),  # type: ignore[arg-type]
             )
             if entry.is_study:
-                status.study = studies.status(collector, entry, counts, 1 if seen else entry.own.release_every)
+                status.study = studies.status(
+                    collector, entry, counts, 1 if seen else entry.own.release_every
+                )
                 status.received = sum(stage.received for stage in status.study.stages)
-                status.folded = min(status.received, sum(counts[stage].folded for stage in collector.stages(entry)))
+                status.folded = min(
+                    status.received,
+                    sum(counts[stage].folded for stage in collector.stages(entry)),
+                )
             found.append(status)
     return found
 
 
 def _refuse_study(entry: RunningCampaign) -> None:
     if entry.is_study:
-        raise Problem(409, f"This is a study: ask for its stage, {entry.campaign.name}, or for its estimate.")
+        raise Problem(
+            409,
+            f"This is a study: ask for its stage, {entry.campaign.name}, or for its estimate.",
+        )
 
 
 def _study_rendered(
@@ -196,7 +264,12 @@ def _study_rendered(
         return table_as_csv(found or {}).encode()
     step = 1 if audience == "owner" else entry.own.release_every
     status = studies.status(collector, entry, collector.store.counts(), step)
-    known = {"campaign": entry.name, "count": covered, "study": status.model_dump(), "final": entry.stored.closed}
+    known = {
+        "campaign": entry.name,
+        "count": covered,
+        "study": status.model_dump(),
+        "final": entry.stored.closed,
+    }
     return json.dumps(known | {"result": found, "note": status.note}).encode()
 
 
@@ -211,7 +284,11 @@ def _rendered(
     """An estimate as JSON or CSV: one copy for all who read it, per number of messages that it covers."""
     found = results.latest(collector.store, entry.campaign.name, audience)
     if found is None:
-        found = json.dumps(describe(entry.campaign, None, shuffled_claim(collector.store, entry.campaign))).encode()
+        found = json.dumps(
+            describe(
+                entry.campaign, None, shuffled_claim(collector.store, entry.campaign)
+            )
+        ).encode()
     return as_csv(entry.campaign, json.loads(found)).encode() if csv else found
 
 

@@ -17,7 +17,8 @@ from sstq.mechanisms import Mechanism, from_json
 from sstq.service import database as tables
 
 Packed = tuple[int, bytes]  # a number of messages and their bits
-Checked = tuple[list[Packed], dict[int, str]]  # the valid bodies, joined, and what is wrong with the others by position
+# the valid bodies, joined, and what is wrong with the others by position
+Checked = tuple[list[Packed], dict[int, str]]
 
 # The most bytes joined at a time: shifting their bits takes eight times as much memory.
 _JOINED_BYTES = 1 << 20
@@ -27,12 +28,16 @@ class Upload(NamedTuple):
     """An upload of messages, as packed bits, to one campaign."""
 
     campaign: str
-    key: bytes  # 16 random bytes that the client chose; a repeated upload has the same key
+    # 16 random bytes that the client chose; a repeated upload has the same key
+    key: bytes
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls
     body: bytes
-    token: bytes | None = None  # the SHA-256 of the single-use token that pays for it, if the campaign asks for one
-    late: bool = False  # after the campaign's closing time it is accepted only if its key is known
-    sender: bytes | None = None  # the SHA-256 of the token of a sender of batches, whose quota pays for it
+    # the SHA-256 of the single-use token that pays for it, if the campaign asks for one
+    token: bytes | None = None
+    # after the campaign's closing time it is accepted only if its key is known
+    late: bool = False
+    # the SHA-256 of the token of a sender of batches, whose quota pays for it
+    sender: bytes | None = None
 
 
 class Refusal(Enum):
@@ -42,7 +47,10 @@ class Refusal(Enum):
     CLOSED = 410, "The campaign is closed."
     SPENT = 403, "The token is unknown or was used before."
     SENDER = 403, "The token is not that of a sender of this campaign."
-    QUOTA = 403, "The sender's quota of people does not cover this upload; ask the campaign's owner."
+    QUOTA = (
+        403,
+        "The sender's quota of people does not cover this upload; ask the campaign's owner.",
+    )
     KEY = (
         422,
         "The Idempotency-Key was used before with another number of messages; choose a new random key per upload.",
@@ -92,14 +100,18 @@ def _adds_vectors(mechanism: Mechanism) -> bool:
 def _alike(packed: Sequence[Packed]) -> Iterator[list[int]]:
     """Iterate over the positions of bodies with equal numbers of messages, in groups that are joined at once."""
     counts = [count for count, _ in packed]
-    for _, group in groupby(sorted(range(len(packed)), key=counts.__getitem__), counts.__getitem__):
+    for _, group in groupby(
+        sorted(range(len(packed)), key=counts.__getitem__), counts.__getitem__
+    ):
         places = list(group)
         most = max(1, _JOINED_BYTES // max(1, len(packed[places[0]][1])))
         for start in range(0, len(places), most):
             yield places[start : start + most]
 
 
-def _joined(mechanism: Mechanism, packed: Sequence[Packed], places: list[int]) -> Packed:
+def _joined(
+    mechanism: Mechanism, packed: Sequence[Packed], places: list[int]
+) -> Packed:
     """Join bodies with equal numbers of messages, dropping the padding bits of their last bytes."""
     if len(places) == 1:
         return packed[places[0]]
@@ -113,11 +125,16 @@ def _joined(mechanism: Mechanism, packed: Sequence[Packed], places: list[int]) -
         whole = np.frombuffer(joined, dtype=np.uint8).reshape(len(bodies), -1)
         if np.any(whole[:, -1] >> bits % 8):
             raise ValueError("the padding bits of a body must be zero")
-        joined = np.packbits(np.unpackbits(whole, axis=1, count=bits, bitorder="little"), bitorder="little").tobytes()
+        joined = np.packbits(
+            np.unpackbits(whole, axis=1, count=bits, bitorder="little"),
+            bitorder="little",
+        ).tobytes()
     return count * len(places), joined
 
 
-def receive(connection: sa.Connection, batch: Sequence[Upload], check: Check) -> list[Answer]:
+def receive(
+    connection: sa.Connection, batch: Sequence[Upload], check: Check
+) -> list[Answer]:
     """Store uploads; the answers hold once the transaction is durable.
 
     A key that was seen before gets its first receipt again; its token and the campaign's closing time are not
@@ -125,30 +142,53 @@ def receive(connection: sa.Connection, batch: Sequence[Upload], check: Check) ->
     """
     by_name: dict[str, list[int]] = {}
     # Ordered by key: this reveals nothing about who was first.
-    for number in sorted(range(len(batch)), key=[upload.key for upload in batch].__getitem__):
+    for number in sorted(
+        range(len(batch)), key=[upload.key for upload in batch].__getitem__
+    ):
         by_name.setdefault(batch[number].campaign, []).append(number)
     answers: list[Answer] = [Refusal.UNKNOWN] * len(batch)
     receipts = []
     messages = []
     table = tables.campaigns.c
-    query = sa.select(table.name, table.closed, table.mechanism, table.study, table.room)
-    for name, closed, text, study, room in connection.execute(query.where(table.name.in_(list(by_name)))).all():
+    query = sa.select(
+        table.name, table.closed, table.mechanism, table.study, table.room
+    )
+    for name, closed, text, study, room in connection.execute(
+        query.where(table.name.in_(list(by_name)))
+    ).all():
         mechanism = parsed(text)
         uploads = [batch[number] for number in by_name[name]]
         known = _known(connection, name, uploads)
-        joined, malformed = check(mechanism, [(upload.count, upload.body) for upload in uploads])
-        valid = [upload for number, upload in enumerate(uploads) if number not in malformed]
-        fresh = {upload.key: upload for upload in reversed(valid) if upload.key not in known}
-        refused = _refused(connection, study or name, 0 if closed else room, list(fresh.values()))
+        joined, malformed = check(
+            mechanism, [(upload.count, upload.body) for upload in uploads]
+        )
+        valid = [
+            upload for number, upload in enumerate(uploads) if number not in malformed
+        ]
+        fresh = {
+            upload.key: upload for upload in reversed(valid) if upload.key not in known
+        }
+        refused = _refused(
+            connection, study or name, 0 if closed else room, list(fresh.values())
+        )
         stored = {key: upload for key, upload in fresh.items() if key not in refused}
         if room is not None and stored:
             left = room - sum(upload.count for upload in stored.values())
-            connection.execute(tables.campaigns.update().where(table.name == name).values(room=left))
+            connection.execute(
+                tables.campaigns.update().where(table.name == name).values(room=left)
+            )
         if len(stored) < len(valid):
-            joined, _ = check(mechanism, [(upload.count, upload.body) for upload in stored.values()])
-        receipts += [{"campaign": name, "key": upload.key, "messages": upload.count} for upload in stored.values()]
+            joined, _ = check(
+                mechanism, [(upload.count, upload.body) for upload in stored.values()]
+            )
+        receipts += [
+            {"campaign": name, "key": upload.key, "messages": upload.count}
+            for upload in stored.values()
+        ]
         messages += message_rows(name, joined)
-        for number, (place, upload) in enumerate(zip(by_name[name], uploads, strict=True)):
+        for number, (place, upload) in enumerate(
+            zip(by_name[name], uploads, strict=True)
+        ):
             if number in malformed:
                 answers[place] = malformed[number]
             elif upload.key in refused:
@@ -163,16 +203,22 @@ def receive(connection: sa.Connection, batch: Sequence[Upload], check: Check) ->
     return answers
 
 
-def _known(connection: sa.Connection, name: str, uploads: Sequence[Upload]) -> dict[bytes, int]:
+def _known(
+    connection: sa.Connection, name: str, uploads: Sequence[Upload]
+) -> dict[bytes, int]:
     """Return the numbers of messages of keys that were seen before."""
     # One query per campaign: SQLite uses no index for pairs of a name and a key.
     table = tables.receipts.c
     query = sa.select(table.key, table.messages)
-    query = query.where(table.campaign == name, table.key.in_([upload.key for upload in uploads]))
+    query = query.where(
+        table.campaign == name, table.key.in_([upload.key for upload in uploads])
+    )
     return {bytes(key): count for key, count in connection.execute(query)}
 
 
-def _refused(connection: sa.Connection, name: str, room: int | None, fresh: Sequence[Upload]) -> dict[bytes, Refusal]:
+def _refused(
+    connection: sa.Connection, name: str, room: int | None, fresh: Sequence[Upload]
+) -> dict[bytes, Refusal]:
     """Return the keys of new uploads that are refused; the others fit into the room, if that is limited, and are paid.
 
     `name` is that of the campaign, or of the study, whose senders and tokens pay.
@@ -184,17 +230,23 @@ def _refused(connection: sa.Connection, name: str, room: int | None, fresh: Sequ
         elif room is not None:
             room -= upload.count
     for pay in (_spend_tokens, _charge_senders):
-        refused |= pay(connection, name, [upload for upload in fresh if upload.key not in refused])
+        refused |= pay(
+            connection, name, [upload for upload in fresh if upload.key not in refused]
+        )
     return refused
 
 
-def _spend_tokens(connection: sa.Connection, name: str, fresh: Sequence[Upload]) -> dict[bytes, Refusal]:
+def _spend_tokens(
+    connection: sa.Connection, name: str, fresh: Sequence[Upload]
+) -> dict[bytes, Refusal]:
     """Delete the tokens of new uploads; refuses those whose token is unknown or used by another of them."""
     digests = {upload.token for upload in fresh if upload.token is not None}
     if not digests:
         return {}
     table = tables.tokens
-    query = sa.select(table.c.digest).where(table.c.campaign == name, table.c.digest.in_(digests))
+    query = sa.select(table.c.digest).where(
+        table.c.campaign == name, table.c.digest.in_(digests)
+    )
     left = {bytes(digest) for digest in connection.execute(query).scalars()}
     tables.delete_keys(connection, table.c.digest, name, left)
     refused = {}
@@ -205,13 +257,17 @@ def _spend_tokens(connection: sa.Connection, name: str, fresh: Sequence[Upload])
     return refused
 
 
-def _charge_senders(connection: sa.Connection, name: str, fresh: Sequence[Upload]) -> dict[bytes, Refusal]:
+def _charge_senders(
+    connection: sa.Connection, name: str, fresh: Sequence[Upload]
+) -> dict[bytes, Refusal]:
     """Count new messages against the quotas of their senders; refuses uploads that these do not cover."""
     table = tables.senders
     refused = {}
     for sender in {upload.sender for upload in fresh if upload.sender is not None}:
         mine = (table.c.campaign == name, table.c.digest == sender)
-        row = connection.execute(sa.select(table.c.quota, table.c.used).where(*mine)).one_or_none()
+        row = connection.execute(
+            sa.select(table.c.quota, table.c.used).where(*mine)
+        ).one_or_none()
         used = 0 if row is None else row.used
         for upload in (upload for upload in fresh if upload.sender == sender):
             if row is None:
@@ -227,5 +283,11 @@ def _charge_senders(connection: sa.Connection, name: str, fresh: Sequence[Upload
 def message_rows(name: str, joined: Sequence[Packed]) -> list[dict[str, Any]]:
     """The rows of messages that wait to be folded, under random keys."""
     return [
-        {"campaign": name, "key": secrets.token_bytes(16), "messages": count, "body": body} for count, body in joined
+        {
+            "campaign": name,
+            "key": secrets.token_bytes(16),
+            "messages": count,
+            "body": body,
+        }
+        for count, body in joined
     ]

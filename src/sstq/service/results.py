@@ -24,15 +24,25 @@ from sstq.mechanisms.base import ExpectedError
 from sstq.service import alarms
 from sstq.service.batches import shuffled_claim
 from sstq.service.database import alarms as verdicts
-from sstq.service.database import arrivals, estimates, history, pieces, put, releases, totals
+from sstq.service.database import (
+    arrivals,
+    estimates,
+    history,
+    pieces,
+    put,
+    releases,
+    totals,
+)
 from sstq.service.rendering import describe
 from sstq.service.store import Store
 
 Audience = Literal["owner", "public"]
 
 _SEEN = {"owner": estimates, "public": releases}
-_NEW_SHARE = 0.02  # of the messages so far: at least this share is new in a released estimate
-_POINTS = 1.125  # the history has a point whenever the messages have grown by this factor
+# of the messages so far: at least this share is new in a released estimate
+_NEW_SHARE = 0.02
+# the history has a point whenever the messages have grown by this factor
+_POINTS = 1.125
 _LATER = 10  # the prediction extends to this many times the messages
 
 
@@ -46,7 +56,8 @@ class Renewed(NamedTuple):
 
 def renewed(store: Store, campaign: Campaign) -> Renewed | None:
     """Compute the estimate of the folded messages; None if there are none."""
-    _typical_error(campaign.mechanism)  # cached from here on: it may take a second, and no page should wait
+    # cached from here on: it may take a second, and no page should wait
+    _typical_error(campaign.mechanism)
     name = campaign.name
     aggregator = store.state(campaign.name)
     if not aggregator.count:
@@ -54,17 +65,38 @@ def renewed(store: Store, campaign: Campaign) -> Renewed | None:
     estimate = aggregator.mean()
     said = store.rows(sa.select(verdicts).where(verdicts.c.campaign == name))
     checks: dict[str, str] = {row.kind: row.detail for row in said}
-    due = aggregator.count >= alarms.GROWTH * max((row.messages for row in said), default=0)
+    due = aggregator.count >= alarms.GROWTH * max(
+        (row.messages for row in said), default=0
+    )
     found = alarms.look(campaign.mechanism, aggregator, estimate) if due else {}
-    found = {kind: said for kind, said in found.items() if not checks.get(kind, "").startswith(alarms.ALARM)}
+    found = {
+        kind: said
+        for kind, said in found.items()
+        if not checks.get(kind, "").startswith(alarms.ALARM)
+    }
     # Read after the state, so it covers at least as much.
-    described = describe(campaign, estimate, shuffled_claim(store, campaign), (checks | found) or None)
-    error = float(np.linalg.norm(estimate.stderr)) if np.isfinite(estimate.stderr).all() else None
-    row = {"campaign": name, "messages": aggregator.count, "result": json.dumps(described).encode()}
+    described = describe(
+        campaign, estimate, shuffled_claim(store, campaign), (checks | found) or None
+    )
+    error = (
+        float(np.linalg.norm(estimate.stderr))
+        if np.isfinite(estimate.stderr).all()
+        else None
+    )
+    row = {
+        "campaign": name,
+        "messages": aggregator.count,
+        "result": json.dumps(described).encode(),
+    }
     return Renewed(row, error, found)
 
 
-def refresh(store: Store, campaign: Campaign, release_every: int = 1, run: Callable[..., Any] | None = None) -> None:
+def refresh(
+    store: Store,
+    campaign: Campaign,
+    release_every: int = 1,
+    run: Callable[..., Any] | None = None,
+) -> None:
     """Compute and store the estimate of the folded messages; `run` as in `Store.fold`."""
     made = (run or store.run)(renewed, campaign)
     if made is not None:
@@ -77,22 +109,37 @@ def _keep(connection: sa.Connection, made: Renewed, release_every: int) -> None:
     name = row["campaign"]
     messages = row["messages"]
     if totals(connection, pieces).get(name, 0) < messages:
-        return  # deleted, or deleted and created again: an estimate of the old one must not stay behind
+        # deleted, or deleted and created again: an estimate of the old one must not stay behind
+        return
     for kind, detail in found.items():
-        put(connection, verdicts, {"campaign": name, "kind": kind, "messages": messages, "detail": detail})
+        put(
+            connection,
+            verdicts,
+            {"campaign": name, "kind": kind, "messages": messages, "detail": detail},
+        )
     if not keep_estimate(connection, row, release_every):
         return
-    last = connection.execute(sa.select(sa.func.max(history.c.messages)).where(history.c.campaign == name)).scalar()
+    last = connection.execute(
+        sa.select(sa.func.max(history.c.messages)).where(history.c.campaign == name)
+    ).scalar()
     if error is not None and messages >= _POINTS * (last or 0):
-        put(connection, history, {"campaign": name, "messages": messages, "error": error})
+        put(
+            connection,
+            history,
+            {"campaign": name, "messages": messages, "error": error},
+        )
 
 
-def keep_estimate(connection: sa.Connection, row: Mapping[str, Any], release_every: int) -> bool:
+def keep_estimate(
+    connection: sa.Connection, row: Mapping[str, Any], release_every: int
+) -> bool:
     """Store an estimate, and let readers see it if so many messages are new; returns whether they do."""
     put(connection, estimates, row)
     query = sa.select(releases.c.messages).where(releases.c.campaign == row["campaign"])
     released = connection.execute(query).scalar() or 0
-    seen: bool = row["messages"] - released >= max(release_every, _NEW_SHARE * row["messages"])
+    seen: bool = row["messages"] - released >= max(
+        release_every, _NEW_SHARE * row["messages"]
+    )
     if seen:
         put(connection, releases, row)
     return seen
@@ -101,7 +148,9 @@ def keep_estimate(connection: sa.Connection, row: Mapping[str, Any], release_eve
 def covered(store: Store, audience: Audience = "owner") -> dict[str, int]:
     """The number of messages that each campaign's newest estimate covers, for those that have one."""
     table = _SEEN[audience]
-    return dict(tuple(row) for row in store.rows(sa.select(table.c.campaign, table.c.messages)))
+    return dict(
+        tuple(row) for row in store.rows(sa.select(table.c.campaign, table.c.messages))
+    )
 
 
 def latest(store: Store, name: str, audience: Audience = "owner") -> bytes | None:
@@ -113,23 +162,33 @@ def latest(store: Store, name: str, audience: Audience = "owner") -> bytes | Non
 
 def raised(store: Store) -> dict[tuple[str, ...], float]:
     """The alarms of all campaigns, by campaign and test."""
-    query = sa.select(verdicts.c.campaign, verdicts.c.kind).where(verdicts.c.detail.startswith(alarms.ALARM))
+    query = sa.select(verdicts.c.campaign, verdicts.c.kind).where(
+        verdicts.c.detail.startswith(alarms.ALARM)
+    )
     return dict.fromkeys(map(tuple, store.rows(query)), 1.0)
 
 
 def release_last(store: Store, closed: Mapping[str, int]) -> None:
     """Let readers see the last estimates of campaigns that have closed, if these have so many messages more."""
     newest, seen = (covered(store, audience) for audience in ("owner", "public"))
-    ended = {name for name, every in closed.items() if newest.get(name, 0) - seen.get(name, 0) >= every}
+    ended = {
+        name
+        for name, every in closed.items()
+        if newest.get(name, 0) - seen.get(name, 0) >= every
+    }
     if ended:
         ended -= store.waiting().keys() | store.outdated()
     for name in ended:
         gone = releases.delete().where(releases.c.campaign == name)
         last = sa.select(estimates).where(estimates.c.campaign == name)
-        store.execute(gone, releases.insert().from_select(list(estimates.c.keys()), last))
+        store.execute(
+            gone, releases.insert().from_select(list(estimates.c.keys()), last)
+        )
 
 
-def progress(store: Store, campaign: Campaign, audience: Audience = "owner", hour: int = 0) -> dict[str, Any]:
+def progress(
+    store: Store, campaign: Campaign, audience: Audience = "owner", hour: int = 0
+) -> dict[str, Any]:
     """Return the standard error so far, its prediction, and the arrivals per hour, as JSON values.
 
     Readers see the hours that are over at this `hour`.
@@ -137,17 +196,27 @@ def progress(store: Store, campaign: Campaign, audience: Audience = "owner", hou
     Errors are of the whole vector, √Σ stderr². The prediction is the mechanism's
     `typical_error`, for people whose vectors have the largest norm. No number of messages removes its bias.
     """
-    points = sa.select(history.c.messages, history.c.error).where(history.c.campaign == campaign.name)
-    hours = sa.select(arrivals.c.hour, arrivals.c.messages).where(arrivals.c.campaign == campaign.name)
+    points = sa.select(history.c.messages, history.c.error).where(
+        history.c.campaign == campaign.name
+    )
+    hours = sa.select(arrivals.c.hour, arrivals.c.messages).where(
+        arrivals.c.campaign == campaign.name
+    )
     if audience == "public":
         hours = hours.where(arrivals.c.hour < hour)
     measured = [list(row) for row in store.rows(points.order_by(history.c.messages))]
-    arrived = [[hour * 3600, messages] for hour, messages in store.rows(hours.order_by(arrivals.c.hour))]
+    arrived = [
+        [hour * 3600, messages]
+        for hour, messages in store.rows(hours.order_by(arrivals.c.hour))
+    ]
     expected = _typical_error(campaign.mechanism)
     known = [int(messages) for messages, _ in measured] or [100]
     more = np.geomspace(known[0], _LATER * known[-1], 41).round().astype(int).tolist()
     predicted = [
-        [messages, math.sqrt(expected.bias2 + expected.variance * campaign.slots / messages)]
+        [
+            messages,
+            math.sqrt(expected.bias2 + expected.variance * campaign.slots / messages),
+        ]
         for messages in sorted({*known, *more})
     ]
     return {

@@ -37,7 +37,10 @@ HEADERS = {
 }
 # Defaults, which a route may override.
 DEFAULTS = {"cache-control": "no-store", "cross-origin-resource-policy": "same-origin"}
-_ALWAYS, _DEFAULTS = ([(name.encode(), own.encode()) for name, own in some.items()] for some in (HEADERS, DEFAULTS))
+_ALWAYS, _DEFAULTS = (
+    [(name.encode(), own.encode()) for name, own in some.items()]
+    for some in (HEADERS, DEFAULTS)
+)
 _HTTPS_ONLY = (b"strict-transport-security", b"max-age=31536000")
 
 _MOST_BYTES = 1 << 28
@@ -64,7 +67,9 @@ class Problem(HTTPException):
 
 def problem_response(problem: HTTPException) -> Response:
     """Return the refusal as application/problem+json."""
-    content = json.dumps({"status": problem.status_code, "detail": problem.detail}, ensure_ascii=False).encode()
+    content = json.dumps(
+        {"status": problem.status_code, "detail": problem.detail}, ensure_ascii=False
+    ).encode()
     return Response(content, problem.status_code, problem.headers, MEDIA_TYPE)
 
 
@@ -75,7 +80,11 @@ def unauthorized(detail: str) -> Problem:
 
 def database_gone() -> Problem:
     """The refusal if the database does not respond; nothing was stored."""
-    return Problem(503, "The database is not available; nothing was stored. Try again.", {"Retry-After": "5"})
+    return Problem(
+        503,
+        "The database is not available; nothing was stored. Try again.",
+        {"Retry-After": "5"},
+    )
 
 
 def too_fast(what: str, seconds: float) -> Problem:
@@ -96,14 +105,24 @@ def token_hash(token: str) -> bytes:
 
 def is_token(token: str | None, stored: bytes | None) -> bool:
     """Whether the token has this hash, compared in constant time."""
-    return token is not None and stored is not None and hmac.compare_digest(token_hash(token), stored)
+    return (
+        token is not None
+        and stored is not None
+        and hmac.compare_digest(token_hash(token), stored)
+    )
 
 
 def check_binary(headers: Mapping[bytes, bytes]) -> None:
     """Raise a Problem unless the body of a request is bytes as they are."""
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    if kind != b"application/octet-stream" or headers.get(b"content-encoding", b"identity") != b"identity":
-        raise Problem(415, "The Content-Type must be application/octet-stream, without a Content-Encoding.")
+    if (
+        kind != b"application/octet-stream"
+        or headers.get(b"content-encoding", b"identity") != b"identity"
+    ):
+        raise Problem(
+            415,
+            "The Content-Type must be application/octet-stream, without a Content-Encoding.",
+        )
 
 
 def network(address: str) -> str:
@@ -132,7 +151,14 @@ class AddressLimits:
         # When the bucket of each address will be full again, which determines how full it is at any time.
         self._full_at: dict[str, float] = {}
 
-    def take(self, address: str, units: float = 1.0, now: float | None = None, *, owed: bool = False) -> float:
+    def take(
+        self,
+        address: str,
+        units: float = 1.0,
+        now: float | None = None,
+        *,
+        owed: bool = False,
+    ) -> float:
         """Take units from the address's bucket and return 0, or return the seconds until they are there.
 
         More units than a bucket holds are taken from a full one. Units that were used already are `owed`: they are
@@ -147,7 +173,8 @@ class AddressLimits:
             return excess
         if len(self._full_at) >= self._MOST_ADDRESSES:
             self.forget(now)
-            if len(self._full_at) >= self._MOST_ADDRESSES:  # so many at once: start afresh rather than grow
+            # so many at once: start afresh rather than grow
+            if len(self._full_at) >= self._MOST_ADDRESSES:
                 self._full_at = {}
         self._full_at[address] = full_at
         return 0.0
@@ -155,7 +182,9 @@ class AddressLimits:
     def forget(self, now: float | None = None) -> None:
         """Drop the addresses whose bucket is full again, which need no entry."""
         now = time.monotonic() if now is None else now
-        self._full_at = {known: full for known, full in self._full_at.items() if full > now}
+        self._full_at = {
+            known: full for known, full in self._full_at.items() if full > now
+        }
 
 
 class BodyShares(Counter[str]):
@@ -164,9 +193,17 @@ class BodyShares(Counter[str]):
     def take(self, address: str, size: int) -> None:
         """Count bytes that arrived; raises a Problem if that is too much."""
         if self[address] + size > _MOST_BYTES_PER_ADDRESS:
-            raise Problem(429, "Too much is arriving from this address at once; try again.", {"Retry-After": "1"})
+            raise Problem(
+                429,
+                "Too much is arriving from this address at once; try again.",
+                {"Retry-After": "1"},
+            )
         if self[""] + size > _MOST_BYTES:
-            raise Problem(503, "Too many uploads are arriving at once; try again.", {"Retry-After": "1"})
+            raise Problem(
+                503,
+                "Too many uploads are arriving at once; try again.",
+                {"Retry-After": "1"},
+            )
         self.update({address: size, "": size})
 
     def give_back(self, address: str, size: int) -> None:
@@ -184,7 +221,8 @@ class RequestBody:
         self._receive = receive
         self._address = address_of(scope)
         self._complete = False
-        stated = dict(scope["headers"]).get(b"content-length", b"0")  # the server has checked that it is a number
+        # the server has checked that it is a number
+        stated = dict(scope["headers"]).get(b"content-length", b"0")
         self._is_large = int(stated) > _LARGE_BODY
 
     async def receive_json(self) -> Message:
@@ -216,7 +254,8 @@ class RequestBody:
                     parts.append(part)
                     size += len(part)
                     if not self._complete:
-                        limit.reschedule(limit.when() + len(part) / _SLOWEST_BYTES_PER_SECOND)  # type: ignore[operator]
+                        earned = len(part) / _SLOWEST_BYTES_PER_SECOND
+                        limit.reschedule(limit.when() + earned)  # type: ignore[operator]
         except TimeoutError as error:
             raise Problem(408, "The body of the request arrived too slowly.") from error
         finally:
@@ -289,7 +328,9 @@ def _endless(scope: Scope) -> Problem | None:
     return None
 
 
-def _with_security(headers: list[tuple[bytes, bytes]], scheme: str) -> list[tuple[bytes, bytes]]:
+def _with_security(
+    headers: list[tuple[bytes, bytes]], scheme: str
+) -> list[tuple[bytes, bytes]]:
     names = {name for name, _ in headers}
     own = [*_ALWAYS, _HTTPS_ONLY] if scheme == "https" else _ALWAYS
     return [*headers, *own, *(header for header in _DEFAULTS if header[0] not in names)]

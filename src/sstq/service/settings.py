@@ -60,8 +60,14 @@ class Settings:
     def __post_init__(self) -> None:
         for name in ("administrator_token", "metrics_token"):
             token = getattr(self, name)
-            if token is not None and (len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable()):
-                raise ValueError(f"{name} must be at least {_SHORTEST_TOKEN} printable ASCII characters")
+            if token is not None and (
+                len(token) < _SHORTEST_TOKEN
+                or not token.isascii()
+                or not token.isprintable()
+            ):
+                raise ValueError(
+                    f"{name} must be at least {_SHORTEST_TOKEN} printable ASCII characters"
+                )
         check_number("port", self.port, 0, 65535, integer=True)
         check_number("messages_per_second", self.messages_per_second, 0, 1e9)
         check_number("reads_per_second", self.reads_per_second, 0, 1e9)
@@ -88,7 +94,9 @@ class Settings:
                 try:
                     given[own.name] = kind(text)
                 except ValueError as error:
-                    raise ValueError(f"SSTQ_{own.name.upper()} must be a number, got {text!r}") from error
+                    raise ValueError(
+                        f"SSTQ_{own.name.upper()} must be a number, got {text!r}"
+                    ) from error
         return cls(**given)
 
 
@@ -118,7 +126,9 @@ class ShufflerSettings(Settings):
         if self.public_url is None:
             if not self.port or self.unix is not None:
                 example = "such as https://shuffle.example, got None"
-                raise ValueError(f"public_url must be given with port=0 or unix, {example}")
+                raise ValueError(
+                    f"public_url must be given with port=0 or unix, {example}"
+                )
             host = f"[{self.host}]" if ":" in self.host else self.host
             object.__setattr__(self, "public_url", f"http://{host}:{self.port}")
         check_address("public_url", self.public_url)
@@ -141,5 +151,6 @@ def _check_network(name: str, value: str) -> None:
         ipaddress.ip_network(value, strict=False)
     except ValueError as error:
         raise ArgumentError(
-            name, f"must be addresses or networks such as 127.0.0.1 or 172.30.0.0/24, got {value!r}"
+            name,
+            f"must be addresses or networks such as 127.0.0.1 or 172.30.0.0/24, got {value!r}",
         ) from error

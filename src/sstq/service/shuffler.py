@@ -27,7 +27,14 @@ from sstq.service.app import new_app
 from sstq.service.background import Rounds
 from sstq.service.batches import Manifest
 from sstq.service.common_routes import Named, administrator_router
-from sstq.service.crowds import count_outgoing, joined_by_crowd, next_part, sent, settle, waiting
+from sstq.service.crowds import (
+    count_outgoing,
+    joined_by_crowd,
+    next_part,
+    sent,
+    settle,
+    waiting,
+)
 from sstq.service.models import ShufflerStatus
 from sstq.service.node import Node, RunningCampaign, lasting_terms
 from sstq.service.observing import gauge
@@ -40,7 +47,8 @@ __all__ = ["ShufflerSettings", "create_shuffler_app"]
 _COLLECTOR_KEY = "collector-key"
 # How many names may be looked up at the collector at once; strangers can send any name.
 _ASKED_AT_ONCE = 4
-_LONGEST_PAUSE = 300.0  # in seconds, between attempts to reach a collector that does not answer
+# in seconds, between attempts to reach a collector that does not answer
+_LONGEST_PAUSE = 300.0
 
 logger = logging.getLogger("sstq.service")
 _DESCRIPTION = (
@@ -61,8 +69,13 @@ class Shuffler(Node):
     settings: ShufflerSettings
 
     def __init__(self, settings: ShufflerSettings) -> None:
-        super().__init__(settings, Store(settings.database, joined_by_crowd, upgrade=settings.upgrade))
-        self.sealing_key = SealingKey(self.store.setting("sealing-key", lambda: SealingKey.generate().secret))
+        super().__init__(
+            settings,
+            Store(settings.database, joined_by_crowd, upgrade=settings.upgrade),
+        )
+        self.sealing_key = SealingKey(
+            self.store.setting("sealing-key", lambda: SealingKey.generate().secret)
+        )
         # What the collector tried to change, and why it did not accept a batch, by campaign.
         self.refused_changes: dict[str, str] = {}
         self.refused_batches: dict[str, str] = {}
@@ -80,23 +93,36 @@ class Shuffler(Node):
         """What this shuffler shows of its keys, in hexadecimal."""
         return super().public_keys | {"sealing_key": self.sealing_key.public.hex()}
 
-    def _read(self, stored: StoredCampaign, known: dict[str, RunningCampaign]) -> RunningCampaign:  # noqa: ARG002
+    def _read(
+        self,
+        stored: StoredCampaign,
+        known: dict[str, RunningCampaign],  # noqa: ARG002
+    ) -> RunningCampaign:
         terms = json.loads(stored.terms)
         raw = terms["document"].encode()
         document = read_document(raw)
-        return RunningCampaign(stored, document.campaign, raw, terms["signature"], document.sealing_keys)
+        return RunningCampaign(
+            stored, document.campaign, raw, terms["signature"], document.sealing_keys
+        )
 
     def signatures(self, entry: RunningCampaign) -> dict[str, str]:
         """The collector's signature of the document and the shuffler's, the same for every client."""
-        return super().signatures(entry) | {"SSTQ-Shuffler-Signature": self.key.sign(entry.document, SHUFFLER_PREFIX)}
+        return super().signatures(entry) | {
+            "SSTQ-Shuffler-Signature": self.key.sign(entry.document, SHUFFLER_PREFIX)
+        }
 
     def unpacked(self, entry: RunningCampaign, raw: bytes) -> bytes:
         """Open the cover of a person's envelopes, which the shuffler cannot open."""
         crowd = raw[:CROWD_BYTES]
         cover = raw[CROWD_BYTES:]
         if crowd.hex() not in entry.crowds:
-            raise Problem(409, "The envelopes are sealed for other terms or another key. Fetch the campaign again.")
-        (envelopes,) = open_envelopes(self.sealing_key.secret, cover_info(crowd), [cover])
+            raise Problem(
+                409,
+                "The envelopes are sealed for other terms or another key. Fetch the campaign again.",
+            )
+        (envelopes,) = open_envelopes(
+            self.sealing_key.secret, cover_info(crowd), [cover]
+        )
         if envelopes is None:
             raise Problem(422, "The cover of the envelopes does not open.")
         return crowd + envelopes
@@ -114,9 +140,13 @@ class Shuffler(Node):
         except RequestError as error:
             if error.status != 404:
                 later = {"Retry-After": "5"}
-                raise Problem(503, "The collector does not answer; try again.", later) from error
+                raise Problem(
+                    503, "The collector does not answer; try again.", later
+                ) from error
         except ValueError as error:
-            raise Problem(404, f"This shuffler cannot serve the campaign: {error}.") from error
+            raise Problem(
+                404, f"This shuffler cannot serve the campaign: {error}."
+            ) from error
 
     def fetch(self, name: str) -> None:
         """Fetch a campaign's document from the collector, check and store it.
@@ -128,23 +158,39 @@ class Shuffler(Node):
         signature = answer.headers.get("SSTQ-Signature", "")
         document = read_document(answer.content)
         pinned = self.store.known_setting(_COLLECTOR_KEY)
-        key = signer(answer.content, signature, document.keys, None if pinned is None else pinned.hex())
+        key = signer(
+            answer.content,
+            signature,
+            document.keys,
+            None if pinned is None else pinned.hex(),
+        )
         campaign = document.campaign
         stage = campaign.stage
-        if name != (campaign.name if stage is None else stage.study) or campaign.shuffling is None:
+        if (
+            name != (campaign.name if stage is None else stage.study)
+            or campaign.shuffling is None
+        ):
             raise ValueError("the collector has no shuffled campaign with this name")
-        for field, value in (self.public_keys | {"url": self.settings.public_url}).items():
+        for field, value in (
+            self.public_keys | {"url": self.settings.public_url}
+        ).items():
             if (named := getattr(campaign.shuffling, field)) != value:
-                raise ValueError(f"it names a shuffler with the {field} {named}, this one has {value}")
+                raise ValueError(
+                    f"it names a shuffler with the {field} {named}, this one has {value}"
+                )
         self._pin(key)
         known = self.entries.get(name)
         is_new = known is None or known.campaign.name != campaign.name
         if is_new and len(document.sealing_keys) != 1:
-            raise ValueError(f"it must have one sealing key, got {len(document.sealing_keys)}")
+            raise ValueError(
+                f"it must have one sealing key, got {len(document.sealing_keys)}"
+            )
         if known is not None and (change := self._forbidden_change(known, document)):
             self.refused_changes[name] = change
             raise ValueError(change)
-        terms = json.dumps({"document": answer.content.decode(), "signature": signature})
+        terms = json.dumps(
+            {"document": answer.content.decode(), "signature": signature}
+        )
         if "SSTQ-Study" in answer.headers:
             self.ended.add(name)
         if stage is not None and is_new:
@@ -157,16 +203,34 @@ class Shuffler(Node):
             return
         self.refresh()
 
-    def _follow(self, stage: Stage, known: RunningCampaign | None, campaign: Campaign, terms: str) -> None:
+    def _follow(
+        self,
+        stage: Stage,
+        known: RunningCampaign | None,
+        campaign: Campaign,
+        terms: str,
+    ) -> None:
         """Store a new stage of a study, in one transaction with what the study's name leads to from now on."""
         name = stage.study
 
         def work(connection: sa.Connection) -> None:
             if known is None:
                 new_campaign(connection, name, campaign.mechanism, terms, study=name)
-            elif not changed(connection, known.stored, terms=terms, mechanism=campaign.mechanism.to_json()):
+            elif not changed(
+                connection,
+                known.stored,
+                terms=terms,
+                mechanism=campaign.mechanism.to_json(),
+            ):
                 return
-            new_campaign(connection, campaign.name, campaign.mechanism, terms, study=name, room=stage.people)
+            new_campaign(
+                connection,
+                campaign.name,
+                campaign.mechanism,
+                terms,
+                study=name,
+                room=stage.people,
+            )
 
         self.store.write(work)
 
@@ -187,7 +251,11 @@ class Shuffler(Node):
         # Who sealed for another key could be told apart from the others, and would be a crowd of their own.
         if not follows and known.sealing_keys != document.sealing_keys:
             return "the collector changed its sealing key"
-        reopened = not follows and self.has_ended(known) and document.campaign.status(self.clock.now()) != "closed"
+        reopened = (
+            not follows
+            and self.has_ended(known)
+            and document.campaign.status(self.clock.now()) != "closed"
+        )
         return "the collector reopened the campaign after its end" if reopened else ""
 
     def goes_on(self, name: str) -> bool:
@@ -216,18 +284,30 @@ class Shuffler(Node):
         """Whether no more envelopes of a campaign can arrive, not even late ones."""
         if entry.is_stage and self.store.rooms([entry.name]).get(entry.name) == 0:
             return True
-        return self.closed_for(entry, timedelta(seconds=self.settings.closing_seconds)) and not self.clock.doubtful
+        return (
+            self.closed_for(entry, timedelta(seconds=self.settings.closing_seconds))
+            and not self.clock.doubtful
+        )
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics that are counted when they are read, as prometheus_client asks for them."""
         yield from super().collect()
         counts = self.store.counts()
         people = {(name,): own.received for name, own in counts.items()}
-        yield gauge("sstq_people_waiting", "People waiting for a crowd.", ["campaign"], people)
+        yield gauge(
+            "sstq_people_waiting", "People waiting for a crowd.", ["campaign"], people
+        )
         outgoing = {(name,): count_outgoing(self.store, name) for name in counts}
-        yield gauge("sstq_envelopes_outgoing", "Mixed envelopes not acknowledged yet.", ["campaign"], outgoing)
+        yield gauge(
+            "sstq_envelopes_outgoing",
+            "Mixed envelopes not acknowledged yet.",
+            ["campaign"],
+            outgoing,
+        )
         refused = {"change": self.refused_changes, "batch": self.refused_batches}
-        alarms = {(name, kind): 1.0 for kind, names in refused.items() for name in names}
+        alarms = {
+            (name, kind): 1.0 for kind, names in refused.items() for name in names
+        }
         meaning = "What the collector tried to change, or did not accept."
         yield gauge("sstq_alarms", meaning, ["campaign", "test"], alarms)
 
@@ -249,8 +329,14 @@ class Work(Rounds):
     def round(self) -> None:
         """Fetch changed campaigns, mix the crowds of those that have closed, and forward mixed batches."""
         if time.monotonic() >= self._fetch_due:
-            answered = [self._fetch(entry) for entry in list(self._node.entries.values()) if not entry.is_stage]
-            self._pause = next_pause(self._pause, self._node.settings.fetch_seconds, all(answered))
+            answered = [
+                self._fetch(entry)
+                for entry in list(self._node.entries.values())
+                if not entry.is_stage
+            ]
+            self._pause = next_pause(
+                self._pause, self._node.settings.fetch_seconds, all(answered)
+            )
             self._fetch_due = time.monotonic() + self._pause
         for entry in list(self._node.entries.values()):
             self.attempt(entry, self._mix)
@@ -259,12 +345,18 @@ class Work(Rounds):
 
     def _fetch(self, entry: RunningCampaign) -> bool:
         """Fetch a campaign again; returns False if the collector did not answer."""
-        if self._node.closed_for(entry, timedelta(hours=self._node.settings.grace_hours)):
+        if self._node.closed_for(
+            entry, timedelta(hours=self._node.settings.grace_hours)
+        ):
             return True  # the collector accepts no more batches
         try:
             self._node.fetch(entry.name)
         except ValueError as error:  # keep using the old document
-            logger.warning("the campaign %s could not be fetched again: %s", entry.campaign.name, error)
+            logger.warning(
+                "the campaign %s could not be fetched again: %s",
+                entry.campaign.name,
+                error,
+            )
             return not isinstance(error, RequestError) or error.status is not None
         return True
 
@@ -278,11 +370,17 @@ class Work(Rounds):
         terms = entry.campaign.shuffling
         if terms is None or not self._node.has_ended(entry):
             return
-        least = 0 if entry.stored.closed or terms.below_threshold == "local" else terms.threshold
+        least = (
+            0
+            if entry.stored.closed or terms.below_threshold == "local"
+            else terms.threshold
+        )
         if max(waiting(store, campaign.name).values(), default=-1) < least:
             return
         # The terms are those that the crowds agreed to: their names are hashes of them.
-        for result, people in settle(store, campaign, terms, entry.crowds, drop=entry.stored.closed).items():
+        for result, people in settle(
+            store, campaign, terms, entry.crowds, drop=entry.stored.closed
+        ).items():
             self._node.metrics.people.labels(campaign.name, result).inc(people)
             if result == "dropped":
                 said = "%s closed: the envelopes of %d people were dropped, fewer than the threshold"
@@ -303,23 +401,42 @@ class Work(Rounds):
         """Send the waiting parts of a campaign; returns False if one must be sent again later."""
         store = self._node.store
         name = entry.campaign.name
-        while not self._stopping.is_set() and (part := next_part(store, name)) is not None:
+        while (
+            not self._stopping.is_set() and (part := next_part(store, name)) is not None
+        ):
             body = bytes(part["body"])
             manifest = Manifest(
                 campaign=name,
                 digest=entry.campaign.digest,
                 batch=bytes(part["batch"]).hex(),
                 sha256=hashlib.sha256(body).hexdigest(),
-                **{field: part[field] for field in ("crowd", "slot", "size", "tokens", "part", "parts", "count")},
+                **{
+                    field: part[field]
+                    for field in (
+                        "crowd",
+                        "slot",
+                        "size",
+                        "tokens",
+                        "part",
+                        "parts",
+                        "count",
+                    )
+                },
             )
-            headers = {"Content-Type": "application/octet-stream"} | manifest.signed(self._node.key)
+            headers = {"Content-Type": "application/octet-stream"} | manifest.signed(
+                self._node.key
+            )
             url = f"{self._node.settings.collector}/v1/campaigns/{name}/batches"
             try:
-                if request("POST", url, headers=headers, body=body).json() != {"count": manifest.count}:
+                if request("POST", url, headers=headers, body=body).json() != {
+                    "count": manifest.count
+                }:
                     raise RequestError("the collector's receipt is for another batch")
             except ValueError as error:
                 # Whatever the status: anybody on the way can answer so. Only the administrator deletes it.
-                logger.warning("a batch of %s was not accepted and waits: %s", name, error)
+                logger.warning(
+                    "a batch of %s was not accepted and waits: %s", name, error
+                )
                 self._node.refused_batches[name] = str(error)
                 return False
             sent(store, part)
@@ -331,7 +448,11 @@ def _of_study(campaign: Campaign) -> dict[str, Any]:
     """What all stages of a study have in common for good."""
     terms = lasting_terms(campaign)
     stage = campaign.staged
-    identity = {"study": stage.study, "identifier": campaign.question.study, "hours": stage.hours}
+    identity = {
+        "study": stage.study,
+        "identifier": campaign.question.study,
+        "hours": stage.hours,
+    }
     return {name: terms.get(name) for name in ("senders", "shuffling")} | identity
 
 

@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -14,7 +15,15 @@ from sstq.mechanisms import Mechanism
 from sstq.service import database as tables
 from sstq.service import folding
 from sstq.service.database import Database, UnknownCampaign, put, totals
-from sstq.service.receiving import Answer, Check, Refusal, Upload, checked, parsed, receive
+from sstq.service.receiving import (
+    Answer,
+    Check,
+    Refusal,
+    Upload,
+    checked,
+    parsed,
+    receive,
+)
 
 __all__ = ["Counts", "Refusal", "Store", "StoredCampaign", "UnknownCampaign", "Upload"]
 
@@ -57,7 +66,14 @@ class Counts:
 class Store(Database):
     """Everything a collector stores; `check` checks and joins bodies, which a shuffler cannot look into."""
 
-    def __init__(self, url: str, check: Check = checked, *, upgrade: bool = False, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        url: str,
+        check: Check = checked,
+        *,
+        upgrade: bool = False,
+        read_only: bool = False,
+    ) -> None:
         super().__init__(url, upgrade=upgrade, read_only=read_only)
         self._check = check
 
@@ -74,7 +90,9 @@ class Store(Database):
             found = _get(connection, name)
             if found is None:
                 found = make()
-                connection.execute(tables.settings.insert(), {"name": name, "value": found})
+                connection.execute(
+                    tables.settings.insert(), {"name": name, "value": found}
+                )
             return found
 
         return self.write(work)
@@ -89,7 +107,9 @@ class Store(Database):
 
     def delete_settings(self, names: Iterable[str]) -> None:
         """Delete settings, whether or not they exist."""
-        self.execute(tables.settings.delete().where(tables.settings.c.name.in_(list(names))))
+        self.execute(
+            tables.settings.delete().where(tables.settings.c.name.in_(list(names)))
+        )
 
     # Campaigns
 
@@ -100,12 +120,21 @@ class Store(Database):
     def campaigns(self) -> dict[str, StoredCampaign]:
         """Return all campaigns by name."""
         table = tables.campaigns.c
-        kept = (table.name, table.mechanism, table.terms, table.version, table.closed, table.study)
+        kept = (
+            table.name,
+            table.mechanism,
+            table.terms,
+            table.version,
+            table.closed,
+            table.study,
+        )
         query = sa.select(*kept).order_by(table.name)
 
         def work(connection: sa.Connection) -> dict[str, StoredCampaign]:
             senders: dict[str, set[bytes]] = {}
-            for own, digest in connection.execute(sa.select(tables.senders.c.campaign, tables.senders.c.digest)):
+            for own, digest in connection.execute(
+                sa.select(tables.senders.c.campaign, tables.senders.c.digest)
+            ):
                 senders.setdefault(own, set()).add(bytes(digest))
             return {
                 row.name: StoredCampaign(
@@ -130,7 +159,9 @@ class Store(Database):
 
         Returns whether it was changed. If it is `closed`, stored uploads are still folded, but none is accepted.
         """
-        return self._change(known.name, lambda connection: changed(connection, known, **values))
+        return self._change(
+            known.name, lambda connection: changed(connection, known, **values)
+        )
 
     def _change(self, name: str, work: Callable[[sa.Connection], T]) -> T:
         def existing(connection: sa.Connection) -> T:
@@ -146,7 +177,10 @@ class Store(Database):
         def work(connection: sa.Connection) -> None:
             known = sa.select(own.name).where((own.name == name) | (own.study == name))
             names = list(connection.execute(known).scalars())
-            for column in [own.name, *(table.c.campaign for table in tables.OF_A_CAMPAIGN)]:
+            for column in [
+                own.name,
+                *(table.c.campaign for table in tables.OF_A_CAMPAIGN),
+            ]:
                 connection.execute(sa.delete(column.table).where(column.in_(names)))
 
         self.write(work)
@@ -166,7 +200,9 @@ class Store(Database):
             passed = table.closed | table.name.in_(list(over))
             update = tables.campaigns.update()
             connection.execute(update.where(sa.not_(passed)).values(ended=None))
-            connection.execute(update.where(passed, table.ended.is_(None)).values(ended=service))
+            connection.execute(
+                update.where(passed, table.ended.is_(None)).values(ended=service)
+            )
             query = sa.select(table.name).where(table.ended <= service - grace_hours)
             gone = list(connection.execute(query).scalars())
             for kept in (tables.receipts, tables.tokens, tables.seen):
@@ -191,26 +227,39 @@ class Store(Database):
         rows = [{"campaign": name, "digest": digest} for digest in sorted(digests)]
         own = tables.tokens.c
         table = tables.campaigns
-        first = sa.select(own.digest).where(own.campaign == name, own.digest.in_([row["digest"] for row in rows[:1]]))
-        more = table.update().where(table.c.name == name).values(issued=table.c.issued + len(rows))
+        first = sa.select(own.digest).where(
+            own.campaign == name, own.digest.in_([row["digest"] for row in rows[:1]])
+        )
+        more = (
+            table.update()
+            .where(table.c.name == name)
+            .values(issued=table.c.issued + len(rows))
+        )
 
         def work(connection: sa.Connection) -> None:
-            if rows and connection.execute(first).one_or_none() is None:  # and so not a retry of this call
+            # and so not a retry of this call
+            if rows and connection.execute(first).one_or_none() is None:
                 connection.execute(more)
                 connection.execute(tables.tokens.insert(), rows)
 
         self._change(name, work)
 
-    def allowance(self, name: str, token: bytes | None, sender: bytes | None) -> int | None:
+    def allowance(
+        self, name: str, token: bytes | None, sender: bytes | None
+    ) -> int | None:
         """How many more messages a token pays for, given by its SHA-256; None without a limit."""
         tokens = tables.tokens.c
         senders = tables.senders.c
 
         def work(connection: sa.Connection) -> int | None:
             if token is not None:
-                query = sa.select(sa.func.count()).where(tokens.campaign == name, tokens.digest == token)
+                query = sa.select(sa.func.count()).where(
+                    tokens.campaign == name, tokens.digest == token
+                )
                 return int(connection.execute(query).scalar_one())
-            query = sa.select(senders.quota - senders.used).where(senders.campaign == name, senders.digest == sender)
+            query = sa.select(senders.quota - senders.used).where(
+                senders.campaign == name, senders.digest == sender
+            )
             return connection.execute(query).scalar_one_or_none()
 
         return self.read(work)
@@ -218,7 +267,12 @@ class Store(Database):
     def rooms(self, names: Collection[str]) -> dict[str, int | None]:
         """How many more messages each of these campaigns takes; None for any number."""
         table = tables.campaigns.c
-        return dict(tuple(row) for row in self.rows(sa.select(table.name, table.room).where(table.name.in_(names))))
+        return dict(
+            tuple(row)
+            for row in self.rows(
+                sa.select(table.name, table.room).where(table.name.in_(names))
+            )
+        )
 
     # Uploads
 
@@ -239,14 +293,19 @@ class Store(Database):
 
         def work(connection: sa.Connection) -> int:
             kept = (tables.uploads, tables.pieces)
-            sums = [sa.select(sa.func.sum(own.c.messages)).where(own.c.campaign == name) for own in kept]
+            sums = [
+                sa.select(sa.func.sum(own.c.messages)).where(own.c.campaign == name)
+                for own in kept
+            ]
             return sum(int(connection.execute(query).scalar() or 0) for query in sums)
 
         return self.read(work)
 
     def study_state(self, name: str) -> str:
         """The state of a study, as JSON; UnknownCampaign if there is no such study."""
-        found: str | None = self.scalar(sa.select(tables.studies.c.state).where(tables.studies.c.campaign == name))
+        found: str | None = self.scalar(
+            sa.select(tables.studies.c.state).where(tables.studies.c.campaign == name)
+        )
         if found is None:
             raise UnknownCampaign(f"name must be that of a study, got {name!r}")
         return found
@@ -256,7 +315,11 @@ class Store(Database):
 
         def work(connection: sa.Connection) -> set[str]:
             covered = totals(connection, tables.estimates)
-            return {name for name, count in totals(connection, tables.pieces).items() if covered.get(name, 0) < count}
+            return {
+                name
+                for name, count in totals(connection, tables.pieces).items()
+                if covered.get(name, 0) < count
+            }
 
         return self.read(work)
 
@@ -264,7 +327,9 @@ class Store(Database):
         """Call a function of a store with this one."""
         return function(self, *arguments)
 
-    def fold(self, name: str, hour: int = 0, run: Callable[..., Any] | None = None) -> int:
+    def fold(
+        self, name: str, hour: int = 0, run: Callable[..., Any] | None = None
+    ) -> int:
         """Fold some uploads of a campaign in this hour, then merge similar pieces; returns how many were folded.
 
         `run` calls a function of a store and further arguments elsewhere.
@@ -273,7 +338,7 @@ class Store(Database):
         mechanism = self._mechanism(name)
         found = step = run(folding.fold, name, mechanism)
         while step is not None:
-            self.write(lambda connection, step=step: folding.keep(connection, name, step, hour))  # type: ignore[misc]
+            self.write(partial(folding.keep, name=name, step=step, hour=hour))
             step = run(folding.merge, name, mechanism)
         return 0 if found is None else int(found.folded)
 
@@ -285,13 +350,24 @@ class Store(Database):
     def counts(self) -> dict[str, Counts]:
         """Return the counts of all campaigns."""
         query = sa.select(tables.campaigns.c.name, tables.campaigns.c.issued)
-        left = sa.select(tables.tokens.c.campaign, sa.func.count()).group_by(tables.tokens.c.campaign)
+        left = sa.select(tables.tokens.c.campaign, sa.func.count()).group_by(
+            tables.tokens.c.campaign
+        )
 
         def work(connection: sa.Connection) -> dict[str, Counts]:
-            waiting, folded = (totals(connection, table) for table in (tables.uploads, tables.pieces))
-            unspent = {campaign: int(tokens) for campaign, tokens in connection.execute(left)}
+            waiting, folded = (
+                totals(connection, table) for table in (tables.uploads, tables.pieces)
+            )
+            unspent = {
+                campaign: int(tokens) for campaign, tokens in connection.execute(left)
+            }
             return {
-                own: Counts(waiting.get(own, 0) + folded.get(own, 0), folded.get(own, 0), issued, unspent.get(own, 0))
+                own: Counts(
+                    waiting.get(own, 0) + folded.get(own, 0),
+                    folded.get(own, 0),
+                    issued,
+                    unspent.get(own, 0),
+                )
                 for own, issued in connection.execute(query)
             }
 
@@ -299,37 +375,59 @@ class Store(Database):
 
 
 def new_campaign(
-    connection: sa.Connection, name: str, mechanism: Mechanism, terms: str, **columns: str | int | None
+    connection: sa.Connection,
+    name: str,
+    mechanism: Mechanism,
+    terms: str,
+    **columns: str | int | None,
 ) -> None:
     """Store a campaign; ValueError if the name is taken."""
-    row = {"name": name, "mechanism": mechanism.to_json(), "terms": terms, "closed": False, "issued": 0} | columns
+    row = {
+        "name": name,
+        "mechanism": mechanism.to_json(),
+        "terms": terms,
+        "closed": False,
+        "issued": 0,
+    } | columns
     # So that a change of a deleted campaign does not fit a new one of the same name.
     row["version"] = secrets.randbits(62)
-    found = connection.execute(sa.select(tables.campaigns).where(tables.campaigns.c.name == name)).one_or_none()
+    found = connection.execute(
+        sa.select(tables.campaigns).where(tables.campaigns.c.name == name)
+    ).one_or_none()
     if found is None:
         connection.execute(tables.campaigns.insert(), row)
-    elif (found.mechanism, found.terms) != (row["mechanism"], terms):  # and so not a retry of this call
+    # and so not a retry of this call
+    elif (found.mechanism, found.terms) != (row["mechanism"], terms):
         raise ValueError(f"name must be new, got {name!r}, which already exists")
 
 
 def changed(connection: sa.Connection, known: StoredCampaign, **values: Any) -> bool:
     """Change columns of a campaign, unless it is another one than was `known`; returns whether it was changed."""
     table = tables.campaigns
-    change = table.update().where(table.c.name == known.name, table.c.version == known.version)
-    return connection.execute(change.values(version=known.version + 1, **values)).rowcount == 1
+    change = table.update().where(
+        table.c.name == known.name, table.c.version == known.version
+    )
+    return (
+        connection.execute(change.values(version=known.version + 1, **values)).rowcount
+        == 1
+    )
 
 
 def _existing(connection: sa.Connection, name: str) -> str:
     """The JSON of a campaign's mechanism; UnknownCampaign if there is no such campaign."""
     table = tables.campaigns.c
-    found: str | None = connection.execute(sa.select(table.mechanism).where(table.name == name)).scalar()
+    found: str | None = connection.execute(
+        sa.select(table.mechanism).where(table.name == name)
+    ).scalar()
     if found is None:
         raise UnknownCampaign(f"name must be an existing campaign, got {name!r}")
     return found
 
 
 def _get(connection: sa.Connection, name: str) -> bytes | None:
-    found = connection.execute(sa.select(tables.settings.c.value).where(tables.settings.c.name == name)).scalar()
+    found = connection.execute(
+        sa.select(tables.settings.c.value).where(tables.settings.c.name == name)
+    ).scalar()
     return None if found is None else bytes(found)
 
 

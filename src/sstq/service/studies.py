@@ -23,7 +23,14 @@ from sstq.service import database as tables
 from sstq.service.batches import all_opened, shuffled_claim
 from sstq.service.database import put
 from sstq.service.models import StageStatus, StudyStatus
-from sstq.service.node import ChangedMeanwhile, Collector, RunningCampaign, check_free, sealing_setting, with_reader
+from sstq.service.node import (
+    ChangedMeanwhile,
+    Collector,
+    RunningCampaign,
+    check_free,
+    sealing_setting,
+    with_reader,
+)
 from sstq.service.results import keep_estimate
 from sstq.service.store import Counts, Store, changed, new_campaign
 from sstq.service.study_results import described
@@ -33,11 +40,14 @@ from sstq.studies import Study
 Standing = Literal["open", "waiting", "over", "short"]
 """Of a stage: it takes messages; it does although its time is over; it has its people; it ends without them."""
 
-_FOREVER = datetime(2100, 1, 1, tzinfo=UTC)  # the end of stages that only end when they have their people
-_LATE = timedelta(hours=1)  # after the end of a shuffled stage until its crowd is not expected any more
+# the end of stages that only end when they have their people
+_FOREVER = datetime(2100, 1, 1, tzinfo=UTC)
+# after the end of a shuffled stage until its crowd is not expected any more
+_LATE = timedelta(hours=1)
 _LEAST_SHUFFLED = 0.9
 _SHOWN = ("kind", "identifier", "people", "hours", "too_few", "epsilon", "delta")
-_SHARED = ("senders", "readers", "shuffling")  # what all stages of a study have in common
+# what all stages of a study have in common
+_SHARED = ("senders", "readers", "shuffling")
 
 
 class Learned(NamedTuple):
@@ -59,7 +69,9 @@ class Learned(NamedTuple):
 # --- creation
 
 
-def create(collector: Collector, name: str, study: Study, given: dict[str, Any], own: OwnTerms) -> dict[str, str]:
+def create(
+    collector: Collector, name: str, study: Study, given: dict[str, Any], own: OwnTerms
+) -> dict[str, str]:
     """Store a new study and its first stage; returns its shared tokens. ValueError if it cannot run on these terms.
 
     `given` has the terms of a study and those of its stages' campaigns, as JSON values.
@@ -95,23 +107,39 @@ def create(collector: Collector, name: str, study: Study, given: dict[str, Any],
     return tokens | collector.first_sender(name)
 
 
-def _check(collector: Collector, study: Study, terms: StudyTerms, shuffling: Shuffling | None) -> None:
+def _check(
+    collector: Collector, study: Study, terms: StudyTerms, shuffling: Shuffling | None
+) -> None:
     """ValueError unless a study can run on these terms."""
     state = json.loads(study.to_json())
     if state["learned"] or state["asked"] is not None:
-        raise ArgumentError("study", "must be one that nobody was asked in: write a new one with sstq study new")
+        raise ArgumentError(
+            "study",
+            "must be one that nobody was asked in: write a new one with sstq study new",
+        )
     for entry in collector.entries.values():
         if entry.is_study and entry.study.identifier == study.identifier:
-            raise ArgumentError("study", f"must be another one than {entry.name} has: write one with sstq study new")
-    if terms.delta is not None and (shuffling is None or shuffling.delta != terms.delta):
-        raise ArgumentError("shuffling", f"must be given with delta = {terms.delta!r}: the study's ε is that behind it")
+            raise ArgumentError(
+                "study",
+                f"must be another one than {entry.name} has: write one with sstq study new",
+            )
+    if terms.delta is not None and (
+        shuffling is None or shuffling.delta != terms.delta
+    ):
+        raise ArgumentError(
+            "shuffling",
+            f"must be given with delta = {terms.delta!r}: the study's ε is that behind it",
+        )
     if study.may_be_empty and terms.hours is None:
         raise ArgumentError("hours", "must be given: how long a period lasts")
     if shuffling is None or study.may_be_empty:
         return
     if (terms.hours is None) != (terms.too_few == "wait"):
         allowed = "must be 'end' with hours, and 'wait' without them, if messages are shuffled"
-        raise ArgumentError("too_few", f"{allowed}: a shuffler opens no stage again, got {terms.too_few!r}")
+        raise ArgumentError(
+            "too_few",
+            f"{allowed}: a shuffler opens no stage again, got {terms.too_few!r}",
+        )
     least = min(study.cohort_sizes(terms.people).values())
     if least < shuffling.threshold:
         crowd = f"a stage has {least} of them, and the shuffler forwards {shuffling.threshold} or more"
@@ -129,7 +157,9 @@ def next_stage(
     people = max(1, share)
     is_shuffled = given.get("shuffling") is not None
     # The ε behind a shuffler is that of the fewest people that are learned from.
-    document = json.loads(study.question(terms.enough(people) if is_shuffled else people))
+    document = json.loads(
+        study.question(terms.enough(people) if is_shuffled else people)
+    )
     mechanism = study.asked.mechanism
     del document["mechanism"]
     number = len(terms.stages) + 1
@@ -140,7 +170,13 @@ def next_stage(
         closes = opens + _lasting(terms.hours)
     elif is_shuffled:
         closes = _FOREVER
-    own = {"opens": opens, "closes": closes, "mechanism": mechanism, "most_messages": None, "stage": stage}
+    own = {
+        "opens": opens,
+        "closes": closes,
+        "mechanism": mechanism,
+        "most_messages": None,
+        "stage": stage,
+    }
     return Campaign(**given | own, name=stage.campaign), people
 
 
@@ -156,7 +192,9 @@ def _followed(terms: StudyTerms, made: Campaign, people: int) -> StudyTerms:
 
 def _head_text(campaign: Campaign, own: OwnTerms, terms: StudyTerms) -> str:
     """What is stored of a study whose newest stage is this campaign."""
-    return rfc8785.dumps({"readers": campaign.readers, "study": asdict(terms)} | own.as_json()).decode()
+    return rfc8785.dumps(
+        {"readers": campaign.readers, "study": asdict(terms)} | own.as_json()
+    ).decode()
 
 
 def _publishing(campaign: Campaign) -> Callable[[sa.Connection], None]:
@@ -164,13 +202,28 @@ def _publishing(campaign: Campaign) -> Callable[[sa.Connection], None]:
     stage = campaign.staged
     key = None if campaign.shuffling is None else SealingKey.generate()
     own = OwnTerms(sealing_keys=() if key is None else (key.public.hex(),))
-    room = None if stage.people is None or key is not None else stage.people * campaign.slots
+    room = (
+        None
+        if stage.people is None or key is not None
+        else stage.people * campaign.slots
+    )
     text = rfc8785.dumps(campaign.terms() | own.as_json()).decode()
 
     def work(connection: sa.Connection) -> None:
         if key is not None:
-            put(connection, tables.settings, {"name": sealing_setting(key.public), "value": key.secret})
-        new_campaign(connection, campaign.name, campaign.mechanism, text, study=stage.study, room=room)
+            put(
+                connection,
+                tables.settings,
+                {"name": sealing_setting(key.public), "value": key.secret},
+            )
+        new_campaign(
+            connection,
+            campaign.name,
+            campaign.mechanism,
+            text,
+            study=stage.study,
+            room=room,
+        )
 
     return work
 
@@ -199,7 +252,11 @@ def standing(collector: Collector, head: RunningCampaign) -> Standing:
         return "over" if people >= enough else "short"
     if stage.people is not None and people >= stage.people:
         return "over"
-    if stage.hours is None or now < _time(campaign.opens) + _lasting(stage.hours) or collector.clock.doubtful:
+    if (
+        stage.hours is None
+        or now < _time(campaign.opens) + _lasting(stage.hours)
+        or collector.clock.doubtful
+    ):
         return "open"
     if people >= enough:
         return "over"
@@ -210,7 +267,9 @@ def _time(given: datetime | None) -> datetime:
     return given or _FOREVER
 
 
-def advance(collector: Collector, head: RunningCampaign, run: Callable[..., Any]) -> None:
+def advance(
+    collector: Collector, head: RunningCampaign, run: Callable[..., Any]
+) -> None:
     """Bring a study as far as it can go now; `run` as in `Store.fold`."""
     stage = collector.entries[head.campaign.name]
     terms = head.study
@@ -225,12 +284,19 @@ def advance(collector: Collector, head: RunningCampaign, run: Callable[..., Any]
         try:
             made = run(learn, head.campaign, terms, collector.clock.now())
         except ValueError as error:
-            end(collector, head, f"“{terms.stages[-1].name}” could not be learned from: {error}", failed=True)
+            end(
+                collector,
+                head,
+                f"“{terms.stages[-1].name}” could not be learned from: {error}",
+                failed=True,
+            )
         else:
             _keep(collector, head, terms, made)
 
 
-def learn(store: Store, campaign: Campaign, terms: StudyTerms, now: datetime) -> Learned:
+def learn(
+    store: Store, campaign: Campaign, terms: StudyTerms, now: datetime
+) -> Learned:
     """Learn from the stage of a campaign, which is closed and folded, and ask the next cohort. It stores nothing."""
     name = campaign.staged.study
     study = Study.from_json(store.study_state(name))
@@ -252,7 +318,9 @@ def _opening(campaign: Campaign, now: datetime) -> datetime:
     return (closes if closes <= now < ends else now).replace(microsecond=0)
 
 
-def _keep(collector: Collector, head: RunningCampaign, terms: StudyTerms, made: Learned) -> None:
+def _keep(
+    collector: Collector, head: RunningCampaign, terms: StudyTerms, made: Learned
+) -> None:
     """Store what was learned and the next stage, unless somebody has changed the study meanwhile."""
     last = terms.stages[-1]._replace(learned=made.people)
     terms = replace(terms, stages=(*terms.stages[:-1], last))
@@ -277,7 +345,11 @@ def _keep(collector: Collector, head: RunningCampaign, terms: StudyTerms, made: 
 
 
 def change(
-    collector: Collector, head: RunningCampaign, readers: Any, own: OwnTerms, renewed: Collection[str]
+    collector: Collector,
+    head: RunningCampaign,
+    readers: Any,
+    own: OwnTerms,
+    renewed: Collection[str],
 ) -> dict[str, str]:
     """Store who may read a study, and other terms that nobody agreed to; returns its new shared tokens."""
     own, tokens = with_reader(readers, own, renewed)
@@ -290,7 +362,9 @@ def change(
     return tokens | collector.first_sender(head.name)
 
 
-def end(collector: Collector, head: RunningCampaign, note: str, *, failed: bool = False) -> bool:
+def end(
+    collector: Collector, head: RunningCampaign, note: str, *, failed: bool = False
+) -> bool:
     """End a study before its last stage, with what it knows; returns False if it has changed meanwhile."""
     terms = replace(head.study, note=note, failed=failed)
     own = tables.campaigns
@@ -299,7 +373,9 @@ def end(collector: Collector, head: RunningCampaign, note: str, *, failed: bool 
         text = _head_text(head.campaign, head.own, terms)
         if not changed(connection, head.stored, terms=text, closed=True):
             return False
-        connection.execute(own.update().where(own.c.name == head.campaign.name).values(closed=True))
+        connection.execute(
+            own.update().where(own.c.name == head.campaign.name).values(closed=True)
+        )
         return True
 
     done = collector.store.write(work)
@@ -307,10 +383,15 @@ def end(collector: Collector, head: RunningCampaign, note: str, *, failed: bool 
     return done
 
 
-def status(collector: Collector, head: RunningCampaign, counts: Mapping[str, Counts], step: int) -> StudyStatus:
+def status(
+    collector: Collector, head: RunningCampaign, counts: Mapping[str, Counts], step: int
+) -> StudyStatus:
     """What is shown of a study; numbers of people who have sent are multiples of the step."""
     terms = head.study
-    stages = [_stage_status(collector, head, number, counts, step) for number in range(1, len(terms.stages) + 1)]
+    stages = [
+        _stage_status(collector, head, number, counts, step)
+        for number in range(1, len(terms.stages) + 1)
+    ]
     state: Any = "ended"
     note = terms.note
     if terms.failed:
@@ -334,7 +415,11 @@ def status(collector: Collector, head: RunningCampaign, counts: Mapping[str, Cou
 
 
 def _stage_status(
-    collector: Collector, head: RunningCampaign, number: int, counts: Mapping[str, Counts], step: int
+    collector: Collector,
+    head: RunningCampaign,
+    number: int,
+    counts: Mapping[str, Counts],
+    step: int,
 ) -> StageStatus:
     record = head.study.stages[number - 1]
     stage = collector.entries[stage_name(head.name, number)]

@@ -5,7 +5,15 @@ import io
 from typing import Any
 
 from sstq.service.rendering import LEVEL, as_cell, as_numbers
-from sstq.studies import Curve, Panel, PanelResult, RangeResult, Study, Words, WordsResult
+from sstq.studies import (
+    Curve,
+    Panel,
+    PanelResult,
+    RangeResult,
+    Study,
+    Words,
+    WordsResult,
+)
 
 
 def described(study: Study) -> dict[str, Any] | None:
@@ -13,7 +21,11 @@ def described(study: Study) -> dict[str, Any] | None:
     if isinstance(study, Words):
         found = _table(study.conclude()) if study.learned else None
         return found and found | {"prefixes": _prefixes(study)}
-    return None if study.cohorts_left and not isinstance(study, Panel) else _table(study.result)
+    return (
+        None
+        if study.cohorts_left and not isinstance(study, Panel)
+        else _table(study.result)
+    )
 
 
 def _prefixes(study: Words) -> list[str]:
@@ -28,7 +40,10 @@ def _table(found: Any) -> dict[str, Any]:
         curves = [_curve(*name, curve) for name, curve in found.curves.items()]
         return {"period": found.period, "people": list(found.people), "curves": curves}
     texts = ("word", "column")
-    columns = {name: list(own) if name in texts else as_numbers(own) for name, own in found.columns(LEVEL).items()}
+    columns = {
+        name: list(own) if name in texts else as_numbers(own)
+        for name, own in found.columns(LEVEL).items()
+    }
     if isinstance(found, WordsResult):
         return columns | {"others": _share(found.others)}
     if isinstance(found, RangeResult):
@@ -43,9 +58,17 @@ def _share(found: tuple[float, float]) -> dict[str, Any]:
 
 def _curve(question: str, item: str, curve: Curve) -> dict[str, Any]:
     low, high = curve.band(LEVEL)
-    values = {"raw": curve.raw, "raw_stderr": curve.raw_stderr, "value": curve.value, "stderr": curve.stderr}
+    values = {
+        "raw": curve.raw,
+        "raw_stderr": curve.raw_stderr,
+        "value": curve.value,
+        "stderr": curve.stderr,
+    }
     told = {"question": question, "item": item, "changed": curve.changed}
-    return told | {name: as_numbers(value) for name, value in (values | {"low": low, "high": high}).items()}
+    return told | {
+        name: as_numbers(value)
+        for name, value in (values | {"low": low, "high": high}).items()
+    }
 
 
 def table_as_csv(found: dict[str, Any]) -> str:
@@ -54,12 +77,24 @@ def table_as_csv(found: dict[str, Any]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     tables = found.get("curves", [found] if found else [])
     for number, table in enumerate(tables):
-        size = len(next(column for column in table.values() if isinstance(column, list)))
-        lists = {name: own for name, own in table.items() if isinstance(own, list) and name != "prefixes"}
+        size = len(
+            next(column for column in table.values() if isinstance(column, list))
+        )
+        lists = {
+            name: own
+            for name, own in table.items()
+            if isinstance(own, list) and name != "prefixes"
+        }
         whole = {name: own for name, own in lists.items() if len(own) == size}
-        named = {name: [as_cell(own)] * size for name, own in table.items() if name in ("question", "item")}
+        named = {
+            name: [as_cell(own)] * size
+            for name, own in table.items()
+            if name in ("question", "item")
+        }
         if number == 0:
             writer.writerow([*named, *whole])
         for row in zip(*named.values(), *whole.values(), strict=True):
-            writer.writerow([as_cell(own) if isinstance(own, str) else own for own in row])
+            writer.writerow(
+                [as_cell(own) if isinstance(own, str) else own for own in row]
+            )
     return text.getvalue()

@@ -42,12 +42,21 @@ class OwnTerms:
             object.__setattr__(self, name, tuple(_strings(name, getattr(self, name))))
         for origin in self.origins:
             if origin != "*" and not re.fullmatch(_ORIGIN, origin):
-                raise ArgumentError("origins", f"must be such as https://poll.example, or *, got {origin!r:.100}")
+                raise ArgumentError(
+                    "origins",
+                    f"must be such as https://poll.example, or *, got {origin!r:.100}",
+                )
 
     @classmethod
     def take(cls, stored: dict[str, Any]) -> Self:
         """Take those of stored terms out of them."""
-        return cls(**{field.name: stored.pop(field.name) for field in fields(cls) if field.name in stored})
+        return cls(
+            **{
+                field.name: stored.pop(field.name)
+                for field in fields(cls)
+                if field.name in stored
+            }
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return what `take` takes."""
@@ -96,7 +105,9 @@ class StudyTerms:
         check_option("too_few", self.too_few, get_args(TooFew))
         if self.hours is not None:
             check_number("hours", self.hours, 1e-4, MOST_HOURS)
-        object.__setattr__(self, "stages", tuple(StageRecord(*stage) for stage in self.stages))
+        object.__setattr__(
+            self, "stages", tuple(StageRecord(*stage) for stage in self.stages)
+        )
 
     @property
     def people_left(self) -> int:
@@ -119,7 +130,9 @@ STUDY_ASKED = ("people", "hours", "least", "too_few")
 
 def take_asked(terms: dict[str, Any]) -> dict[str, Any]:
     """Take what an administrator may ask of `OwnTerms` out of the body of a request."""
-    return {name: terms.pop(name) for name in ("origins", "release_every") if name in terms}
+    return {
+        name: terms.pop(name) for name in ("origins", "release_every") if name in terms
+    }
 
 
 def take_renewed(terms: dict[str, Any]) -> list[str]:
@@ -139,6 +152,8 @@ def take_end(terms: dict[str, Any]) -> bool:
 
 
 def _strings(name: str, value: Any) -> list[str]:
-    if not isinstance(value, list | tuple) or not all(isinstance(part, str) for part in value):
+    if not isinstance(value, list | tuple) or not all(
+        isinstance(part, str) for part in value
+    ):
         raise ArgumentError(name, f"must be a list of strings, got {value!r:.100}")
     return list(value)

@@ -45,9 +45,18 @@ _PREFLIGHT = {
 _PREFIX, _SUFFIX = UPLOADS.split("{name}")
 
 _FORMS = {
-    "Idempotency-Key": (re.compile(rb"[0-9a-f]{32}"), "32 hexadecimal digits (0-9, a-f) chosen at random"),
-    "SSTQ-Count": (re.compile(rb"[1-9][0-9]{0,9}"), "the number of messages, 1 or more"),
-    "SSTQ-Digest": (re.compile(rb"[0-9a-f]{64}"), "the digest of the mechanism, 64 hexadecimal digits"),
+    "Idempotency-Key": (
+        re.compile(rb"[0-9a-f]{32}"),
+        "32 hexadecimal digits (0-9, a-f) chosen at random",
+    ),
+    "SSTQ-Count": (
+        re.compile(rb"[1-9][0-9]{0,9}"),
+        "the number of messages, 1 or more",
+    ),
+    "SSTQ-Digest": (
+        re.compile(rb"[0-9a-f]{64}"),
+        "the digest of the mechanism, 64 hexadecimal digits",
+    ),
 }
 
 
@@ -65,7 +74,12 @@ class Uploads:
         """Answer an upload; pass on any other request."""
         path = scope.get("path", "")
         name = path[len(_PREFIX) : -len(_SUFFIX)]
-        if not path.startswith(_PREFIX) or not path.endswith(_SUFFIX) or not name or "/" in name:
+        if (
+            not path.startswith(_PREFIX)
+            or not path.endswith(_SUFFIX)
+            or not name
+            or "/" in name
+        ):
             await self._app(scope, receive, send)
             return
         begun = time.perf_counter()
@@ -74,16 +88,26 @@ class Uploads:
         body: RequestBody = scope[BODY]
         try:
             if scope["method"] not in ("GET", "POST", "OPTIONS"):
-                raise Problem(405, "This path does not support this method.", {"Allow": "GET, OPTIONS, POST"})
+                raise Problem(
+                    405,
+                    "This path does not support this method.",
+                    {"Allow": "GET, OPTIONS, POST"},
+                )
             entry = await self._node.entry(name)
             headers = _of_origin(entry, scope)
             if scope["method"] == "OPTIONS":
-                response = Response(status_code=204, headers=_PREFLIGHT if headers else None)
+                response = Response(
+                    status_code=204, headers=_PREFLIGHT if headers else None
+                )
             elif scope["method"] == "GET":
-                response = JSONResponse({"messages": await self._allowance(entry, scope)})
+                response = JSONResponse(
+                    {"messages": await self._allowance(entry, scope)}
+                )
             else:
                 count = await self._take(entry, scope, body)
-                response = Response(b'{"count":%d}' % count, media_type="application/json")
+                response = Response(
+                    b'{"count":%d}' % count, media_type="application/json"
+                )
         except ClientDisconnect:
             return
         except Problem as problem:
@@ -92,7 +116,9 @@ class Uploads:
             response = await body.refuse(database_gone())
         response.headers.update(headers)
         if scope["method"] == "POST":
-            self._node.metrics.uploads.labels(name if entry else "", response.status_code).inc()
+            self._node.metrics.uploads.labels(
+                name if entry else "", response.status_code
+            ).inc()
             if response.status_code == 200:  # some refusals wait on purpose
                 self._node.metrics.seconds.observe(time.perf_counter() - begun)
         await response(scope, receive, send)
@@ -107,13 +133,21 @@ class Uploads:
         if entry.is_stage:
             if not self._node.goes_on(entry.stored.payer):
                 raise self._closed(entry)
-            room = (await asyncio.to_thread(self._node.store.rooms, [entry.name]))[entry.name]
+            room = (await asyncio.to_thread(self._node.store.rooms, [entry.name]))[
+                entry.name
+            ]
             if room == 0:
                 raise self._closed(entry)
         if token is None and sender is None:
             return room
-        allowance = await asyncio.to_thread(self._node.store.allowance, entry.stored.payer, token, sender)
-        return allowance if room is None else min(room, allowance if allowance is not None else room)
+        allowance = await asyncio.to_thread(
+            self._node.store.allowance, entry.stored.payer, token, sender
+        )
+        return (
+            allowance
+            if room is None
+            else min(room, allowance if allowance is not None else room)
+        )
 
     def _closed(self, entry: RunningCampaign) -> Problem:
         """The refusal of a closed campaign; after a stage of a study that goes on, clients look for the next one."""
@@ -125,9 +159,14 @@ class Uploads:
         if entry.is_study:
             raise Problem(409, f"This is a study: send to its stage, {campaign.name}.")
         if campaign.shuffling is not None and self._node.role != "shuffler":
-            raise Problem(409, f"This campaign is shuffled: send envelopes to {campaign.shuffling.url}.")
+            raise Problem(
+                409,
+                f"This campaign is shuffled: send envelopes to {campaign.shuffling.url}.",
+            )
 
-    async def _take(self, entry: RunningCampaign, scope: Scope, body: RequestBody) -> int:
+    async def _take(
+        self, entry: RunningCampaign, scope: Scope, body: RequestBody
+    ) -> int:
         """Read, check and store an upload; returns its number of messages once they are durable."""
         campaign = entry.campaign
         headers = _headers(scope)
@@ -142,10 +181,18 @@ class Uploads:
         anonymous = token is None and sender is None
         if count > most:
             what = "people" if campaign.shuffling is not None else "messages"
-            remedy = " Batches need a sender's token: ask the campaign's owner." if anonymous else ""
-            raise Problem(413, f"This upload to {campaign.name} must have at most {most} {what}, got {count}.{remedy}")
+            remedy = (
+                " Batches need a sender's token: ask the campaign's owner."
+                if anonymous
+                else ""
+            )
+            raise Problem(
+                413,
+                f"This upload to {campaign.name} must have at most {most} {what}, got {count}.{remedy}",
+            )
         size = campaign.upload_bytes(count)
-        stated = headers.get(b"content-length", b"%d" % size)  # the server has checked that it is a number
+        # the server has checked that it is a number
+        stated = headers.get(b"content-length", b"%d" % size)
         if int(stated) != size:
             raise _wrong_size(campaign, count, size, stated.decode())
         status = campaign.status(self._node.clock.now())
@@ -157,11 +204,15 @@ class Uploads:
                 raise too_fast("messages", wait)
         raw = await body.read(size)
         if len(raw) != size:
-            raise _wrong_size(campaign, count, size, "more" if len(raw) > size else str(len(raw)))
+            raise _wrong_size(
+                campaign, count, size, "more" if len(raw) > size else str(len(raw))
+            )
         raw = self._node.unpacked(entry, raw)
         # Even after the end, so that a retry of an upload that arrived in time is answered.
         late = status == "closed" or entry.stored.closed
-        answer = await self._node.inbox.submit(Upload(campaign.name, key, count, raw, token, late, sender))
+        answer = await self._node.inbox.submit(
+            Upload(campaign.name, key, count, raw, token, late, sender)
+        )
         if answer is Refusal.CLOSED:
             raise self._closed(entry)
         if isinstance(answer, Refusal):
@@ -174,7 +225,9 @@ class Uploads:
 def _of_origin(entry: RunningCampaign, scope: Scope) -> dict[str, str]:
     """The headers that let a web page read the answer; raises a Problem if pages of its origin may not send."""
     found = dict(scope["headers"])
-    origin, host = (found.get(name, b"").decode("latin-1") for name in (b"origin", b"host"))
+    origin, host = (
+        found.get(name, b"").decode("latin-1") for name in (b"origin", b"host")
+    )
     if not origin or origin.partition("://")[2] == host:
         return {}
     if "*" not in entry.own.origins and origin not in entry.own.origins:
@@ -186,13 +239,17 @@ def _of_origin(entry: RunningCampaign, scope: Scope) -> dict[str, str]:
     return {"Access-Control-Allow-Origin": origin, "Vary": "Origin"} | _READABLE
 
 
-def _tokens(entry: RunningCampaign, headers: Mapping[bytes, bytes]) -> tuple[bytes | None, bytes | None]:
+def _tokens(
+    entry: RunningCampaign, headers: Mapping[bytes, bytes]
+) -> tuple[bytes | None, bytes | None]:
     """Return the hashes of the single-use token and of the sender's token; raises a Problem for any other."""
     senders = entry.campaign.senders
     if b"authorization" not in headers:
         if senders == "everybody":
             return None, None
-        raise unauthorized("Sending to this campaign needs a token: add the header “Authorization: Bearer TOKEN”.")
+        raise unauthorized(
+            "Sending to this campaign needs a token: add the header “Authorization: Bearer TOKEN”."
+        )
     scheme, _, given = headers[b"authorization"].decode("latin-1").partition(" ")
     if scheme.lower() != "bearer" or not given.strip():
         raise unauthorized("The Authorization header must be “Bearer TOKEN”.")
@@ -217,5 +274,11 @@ def _headers(scope: Scope) -> Mapping[bytes, bytes]:
 def _wrong_size(campaign: Campaign, count: int, size: int, got: str) -> Problem:
     if campaign.shuffling is not None:
         each = f"{campaign.slots} × {campaign.envelope_bytes} bytes"
-        return Problem(422, f"A person's envelopes of {each} take {size} bytes with their cover, got {got}.")
-    return Problem(422, f"{count} messages of {campaign.message_bits} bits take {size} bytes, got {got}.")
+        return Problem(
+            422,
+            f"A person's envelopes of {each} take {size} bytes with their cover, got {got}.",
+        )
+    return Problem(
+        422,
+        f"{count} messages of {campaign.message_bits} bits take {size} bytes, got {got}.",
+    )

@@ -62,7 +62,11 @@ class StudyPlan:
         cohorts = list(self.cohorts.items())
         shown = cohorts if len(cohorts) <= _MOST_SHOWN else [*cohorts[:2], cohorts[-1]]
         sizes = ", ".join(f"{name} {count:,}" for name, count in shown)
-        expected = f"{self.of}: {self.error:.3g}" if self.works else f"cannot work: {self.problem}"
+        expected = (
+            f"{self.of}: {self.error:.3g}"
+            if self.works
+            else f"cannot work: {self.problem}"
+        )
         return f"{self.people:,} people ({sizes}); {expected}"
 
 
@@ -125,7 +129,9 @@ class Study(ABC):
 
     def __repr__(self) -> str:
         options = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
-        return f"<{type(self).__name__}({options}): {len(self.cohorts_left)} cohorts left>"
+        return (
+            f"<{type(self).__name__}({options}): {len(self.cohorts_left)} cohorts left>"
+        )
 
     # --- what a subclass provides
 
@@ -139,7 +145,9 @@ class Study(ABC):
         """Return the question for a cohort of so many people."""
 
     @abstractmethod
-    def take(self, cohort: str, question: Any, aggregator: Aggregator[Estimate]) -> dict[str, Any]:
+    def take(
+        self, cohort: str, question: Any, aggregator: Aggregator[Estimate]
+    ) -> dict[str, Any]:
         """Return what the answers of a cohort tell, as JSON values, which are appended to `learned`."""
 
     @abstractmethod
@@ -172,7 +180,9 @@ class Study(ABC):
     def cohort_sizes(self, people: int) -> dict[str, int]:
         """Return how many of these people to ask in each cohort that is left."""
         weights = self.weights
-        cuts = np.round(np.cumsum(list(weights.values())) / sum(weights.values()) * people).astype(int)
+        cuts = np.round(
+            np.cumsum(list(weights.values())) / sum(weights.values()) * people
+        ).astype(int)
         return dict(zip(weights, np.diff(cuts, prepend=0).tolist(), strict=True))
 
     def question(self, people: int) -> str:
@@ -184,12 +194,17 @@ class Study(ABC):
         if self._state.asked is None:
             self._ask(people)
         asked = self.people_asked
-        require(people == asked, f"people must be {asked}, for whom the question is, got {people}")
+        require(
+            people == asked,
+            f"people must be {asked}, for whom the question is, got {people}",
+        )
         document: str = self.asked.to_json()
         return document
 
     def _ask(self, people: int) -> None:
-        require(bool(self.cohorts_left), "all cohorts have answered: the result is there")
+        require(
+            bool(self.cohorts_left), "all cohorts have answered: the result is there"
+        )
         self._state.asked = self.ask(self.cohorts_left[0], people)
         self._state.people = people
 
@@ -197,10 +212,14 @@ class Study(ABC):
     def asked(self) -> Any:
         """The question that waits for answers, as an object."""
         if self._state.asked is None:
-            raise ValueError("there is nothing to learn from: call question first (sstq study question in the shell)")
+            raise ValueError(
+                "there is nothing to learn from: call question first (sstq study question in the shell)"
+            )
         return self._state.asked
 
-    def learn(self, messages: Messages | Aggregator[Estimate] | Iterable[bytes]) -> Self:
+    def learn(
+        self, messages: Messages | Aggregator[Estimate] | Iterable[bytes]
+    ) -> Self:
         """Learn from the answers to the question: messages, their aggregator, or the bytes of each answer."""
         mechanism = self.asked.mechanism
         aggregator = mechanism.aggregator()
@@ -209,21 +228,34 @@ class Study(ABC):
         elif isinstance(messages, Messages):
             aggregator.update(messages)
         else:
-            read = [mechanism.messages_from_bytes(raw, mechanism.messages) for raw in messages]
+            read = [
+                mechanism.messages_from_bytes(raw, mechanism.messages)
+                for raw in messages
+            ]
             if read:
                 aggregator.update(Messages.concatenate(read))
         return self._learn(aggregator)
 
     def learn_counts(self, columns: Any, counts: ArrayLike | str = "count") -> Self:
         """Learn from a table of counts, as `Aggregator.update_counts` takes it: how often each message occurred."""
-        return self._learn(self.asked.mechanism.aggregator().update_counts(columns, counts))
+        return self._learn(
+            self.asked.mechanism.aggregator().update_counts(columns, counts)
+        )
 
     def _learn(self, aggregator: Aggregator[Estimate]) -> Self:
         people = aggregator.count / self.asked.mechanism.messages
-        require(people > 0 or self.may_be_empty, "messages must be those of at least one person, got none: ask again")
+        require(
+            people > 0 or self.may_be_empty,
+            "messages must be those of at least one person, got none: ask again",
+        )
         # Behind a shuffler fewer people would be hidden less well.
-        enough = self.options.get("trust", "local") == "local" or people >= self.people_asked
-        require(enough, f"messages must be those of {self.people_asked} people, for whom the ε is, got {people:g}")
+        enough = (
+            self.options.get("trust", "local") == "local" or people >= self.people_asked
+        )
+        require(
+            enough,
+            f"messages must be those of {self.people_asked} people, for whom the ε is, got {people:g}",
+        )
         self._keep(self.take(self.cohorts_left[0], self.asked, aggregator))
         return self
 
@@ -238,7 +270,9 @@ class Study(ABC):
     def result(self) -> Any:
         """The result; ValueError as long as cohorts are left."""
         if self.cohorts_left:
-            raise ValueError(f"there is no result yet; still to answer: {', '.join(self.cohorts_left)}")
+            raise ValueError(
+                f"there is no result yet; still to answer: {', '.join(self.cohorts_left)}"
+            )
         return self.conclude()
 
     def to_json(self) -> str:
@@ -250,26 +284,45 @@ class Study(ABC):
             "asked": None if state.asked is None else state.asked.to_dict(),
             "people": state.people,
         }
-        head = {"format": FORMAT, "version": VERSION, "kind": self.kind, "study": state.identifier}
+        head = {
+            "format": FORMAT,
+            "version": VERSION,
+            "kind": self.kind,
+            "study": state.identifier,
+        }
         return json.dumps(head | told, ensure_ascii=False, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Read a study from its `to_json`; ValueError for anything else."""
         data = read_json(text)
-        require(isinstance(data, dict), f"the JSON must be a study, got {type(data).__name__}")
+        require(
+            isinstance(data, dict),
+            f"the JSON must be a study, got {type(data).__name__}",
+        )
         found = data.get("format"), data.get("version")
-        require(found == (FORMAT, VERSION), f"the JSON must be of format {FORMAT!r}, version {VERSION}, got {found!r}")
+        require(
+            found == (FORMAT, VERSION),
+            f"the JSON must be of format {FORMAT!r}, version {VERSION}, got {found!r}",
+        )
         kind = _KINDS.find(data.get("kind"))
-        require(issubclass(kind, cls), f"the study must be a {cls.__name__}, got {kind.__name__}")
+        require(
+            issubclass(kind, cls),
+            f"the study must be a {cls.__name__}, got {kind.__name__}",
+        )
         try:
             study = kind(**kind.options_from_dict(data["options"]))
             study._state.identifier = data["study"]
             for facts in data["learned"]:
                 study._keep(facts)
-            study._state.asked = None if data["asked"] is None else Document.from_dict(data["asked"])
+            study._state.asked = (
+                None if data["asked"] is None else Document.from_dict(data["asked"])
+            )
             study._state.people = data["people"]
-            require(json.loads(study.to_json()) == data, "the JSON must be as `to_json` writes it")
+            require(
+                json.loads(study.to_json()) == data,
+                "the JSON must be as `to_json` writes it",
+            )
         except (TypeError, KeyError, IndexError, AttributeError) as error:
             raise ValueError(f"the JSON is not a study: {error!r}") from error
         return study  # type: ignore[no-any-return]
@@ -282,7 +335,9 @@ class Study(ABC):
         study._state.identifier = generator.bytes(16).hex()
         return study
 
-    def simulate(self, values: Sequence[Any], rng: int | np.random.Generator | None = None) -> Any:
+    def simulate(
+        self, values: Sequence[Any], rng: int | np.random.Generator | None = None
+    ) -> Any:
         """Return the result of a new study of people with these values, who answer on this machine.
 
         Args:
@@ -296,9 +351,16 @@ class Study(ABC):
             size = max(1, next(iter(study.cohort_sizes(len(left)).values())))
             who = left[:size]
             left = left[size:]
-            require(len(who) > 0, f"values must be enough for every cohort, got {len(values)}")
+            require(
+                len(who) > 0,
+                f"values must be enough for every cohort, got {len(values)}",
+            )
             study.question(len(who))
-            study.learn(study.asked.encode_each(_some(values, who), None if rng is None else generator))
+            study.learn(
+                study.asked.encode_each(
+                    _some(values, who), None if rng is None else generator
+                )
+            )
         return study.result
 
 

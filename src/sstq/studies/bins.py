@@ -44,8 +44,12 @@ def _shapes() -> tuple[Floats, Floats]:
     rows = []
     for left in _LEFT:
         below = np.where(steps < 0, 2 * ndtr(np.minimum(steps, 0) / left), 1.0)
-        tails = [(right, 2 * ndtr(np.maximum(steps, 0) / right) - 1) for right in _NORMAL]
-        tails += [(right, -np.expm1(-np.maximum(steps, 0) / right)) for right in _EXPONENTIAL]
+        tails = [
+            (right, 2 * ndtr(np.maximum(steps, 0) / right) - 1) for right in _NORMAL
+        ]
+        tails += [
+            (right, -np.expm1(-np.maximum(steps, 0) / right)) for right in _EXPONENTIAL
+        ]
         for right, above in tails:
             shape = np.diff((below * left + above * right) / (left + right))
             rows += [shape[BINS - place : 2 * BINS - place] for place in range(BINS)]

@@ -54,19 +54,37 @@ class ColumnsQuestion(Question):
 
     def check(self) -> None:
         """Check the fields."""
-        named = isinstance(self.columns, list) and isinstance(self.ends, list) and len(self.columns) == len(self.ends)
+        named = (
+            isinstance(self.columns, list)
+            and isinstance(self.ends, list)
+            and len(self.columns) == len(self.ends)
+        )
         require(named, "columns and ends must be lists of one length")
         for pair in self.ends:
-            fine = isinstance(pair, list) and len(pair) in (0, 2) and all(type(end) in (int, float) for end in pair)
+            fine = (
+                isinstance(pair, list)
+                and len(pair) in (0, 2)
+                and all(type(end) in (int, float) for end in pair)
+            )
             fine = fine and (not pair or -LARGEST <= pair[0] < pair[1] <= LARGEST)
-            require(fine, f"ends must be pairs of numbers up to {LARGEST:g}, or empty, got {pair!r}")
-        wanted = {name: Number(0, count, bins=count) for name, count in self._bins.items()}
-        asked = isinstance(self.mechanism, Survey) and self.mechanism.questions == wanted
+            require(
+                fine,
+                f"ends must be pairs of numbers up to {LARGEST:g}, or empty, got {pair!r}",
+            )
+        wanted = {
+            name: Number(0, count, bins=count) for name, count in self._bins.items()
+        }
+        asked = (
+            isinstance(self.mechanism, Survey) and self.mechanism.questions == wanted
+        )
         require(asked, "mechanism must be a survey of the bins of these columns")
 
     @property
     def _bins(self) -> dict[str, int]:
-        return {name: _FINE if pair else 2 * _DOUBLINGS + 1 for name, pair in zip(self.columns, self.ends, strict=True)}
+        return {
+            name: _FINE if pair else 2 * _DOUBLINGS + 1
+            for name, pair in zip(self.columns, self.ends, strict=True)
+        }
 
     @cached_property
     def edges(self) -> dict[str, Floats]:
@@ -80,17 +98,27 @@ class ColumnsQuestion(Question):
 
     def held(self, values: Sequence[Any]) -> dict[str, list[float | None]]:
         """The middle of each value's bin, by column; None for what is no finite number."""
-        return {name: [self._place(value, name, edges) for value in values] for name, edges in self.edges.items()}
+        return {
+            name: [self._place(value, name, edges) for value in values]
+            for name, edges in self.edges.items()
+        }
 
     def encode_file(self, path: Path, column: str | None = None) -> Messages:  # noqa: ARG002
         """Return one private message per row of a CSV or Parquet file with these columns."""
-        numbers = [[number_in(cell or "") for cell in row] for row in read_cells(path, self.columns)]
-        return self.encode([dict(zip(self.columns, row, strict=True)) for row in numbers])
+        numbers = [
+            [number_in(cell or "") for cell in row]
+            for row in read_cells(path, self.columns)
+        ]
+        return self.encode(
+            [dict(zip(self.columns, row, strict=True)) for row in numbers]
+        )
 
     @staticmethod
     def _place(record: Any, name: str, edges: Floats) -> float | None:
         value = record.get(name) if isinstance(record, Mapping) else None
-        is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+        is_number = isinstance(
+            value, int | float | np.integer | np.floating
+        ) and not isinstance(value, bool)
         if not is_number or not -LARGEST <= value <= LARGEST:  # type: ignore[operator]
             return None
         place = int(np.searchsorted(edges, np.float64(value), side="right")) - 1
@@ -122,7 +150,11 @@ class ColumnRange(Range):
 
     def __init__(self, epsilon: float, *, columns: Sequence[str]) -> None:
         names = list(columns)
-        fine = bool(names) and all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
+        fine = (
+            bool(names)
+            and all(isinstance(name, str) for name in names)
+            and len(set(names)) == len(names)
+        )
         require(fine, f"columns must be different names, got {names!r}")
         Study.__init__(self, epsilon=check_argument("epsilon", epsilon), columns=names)
 
@@ -134,13 +166,24 @@ class ColumnRange(Range):
     def ask(self, cohort: str, people: int) -> ColumnsQuestion:  # noqa: ARG002
         """Ask for bins of a factor 2, or within what is surely there."""
         names = self.options["columns"]
-        ends = [self.learned[0]["ends"][name] for name in names] if self.learned else [[] for _ in names]
-        bins = {name: _FINE if pair else 2 * _DOUBLINGS + 1 for name, pair in zip(names, ends, strict=True)}
+        ends = (
+            [self.learned[0]["ends"][name] for name in names]
+            if self.learned
+            else [[] for _ in names]
+        )
+        bins = {
+            name: _FINE if pair else 2 * _DOUBLINGS + 1
+            for name, pair in zip(names, ends, strict=True)
+        }
         numbers = {name: Number(0, count, bins=count) for name, count in bins.items()}
         survey = Survey(self.options["epsilon"], numbers, people=people)
-        return ColumnsQuestion(study=self.identifier, mechanism=survey, columns=names, ends=ends)
+        return ColumnsQuestion(
+            study=self.identifier, mechanism=survey, columns=names, ends=ends
+        )
 
-    def take(self, cohort: str, question: Any, aggregator: Aggregator[Estimate]) -> dict[str, Any]:
+    def take(
+        self, cohort: str, question: Any, aggregator: Aggregator[Estimate]
+    ) -> dict[str, Any]:
         """Keep the ends of what is surely there, or the ends that leave few people beyond."""
         result: Any = aggregator.mean()
         ends = {}
@@ -154,7 +197,10 @@ class ColumnRange(Range):
                 error = 1.0
             first, end = find(shares, error)
             ends[name] = [float(edges[first]), float(edges[end])]
-            left[name] = [float(1 - shares[first:end].sum()), error * math.sqrt(end - first)]
+            left[name] = [
+                float(1 - shares[first:end].sum()),
+                error * math.sqrt(end - first),
+            ]
         return {"people": aggregator.count, "ends": ends, "beyond": left}
 
     def conclude(self) -> Any:
@@ -162,9 +208,20 @@ class ColumnRange(Range):
         first, last = self.learned
         bounds = {name: (low, high) for name, (low, high) in last["ends"].items()}
         # Those whom the first cohort left out are at the ends of the second one's bins.
-        beyond = {name: first["beyond"][name][0] + last["beyond"][name][0] for name in bounds}
-        stderr = {name: math.hypot(first["beyond"][name][1], last["beyond"][name][1]) for name in bounds}
-        return BoundsResult(bounds, beyond, stderr, first["people"] + last["people"], self.options["epsilon"])
+        beyond = {
+            name: first["beyond"][name][0] + last["beyond"][name][0] for name in bounds
+        }
+        stderr = {
+            name: math.hypot(first["beyond"][name][1], last["beyond"][name][1])
+            for name in bounds
+        }
+        return BoundsResult(
+            bounds,
+            beyond,
+            stderr,
+            first["people"] + last["people"],
+            self.options["epsilon"],
+        )
 
     def plan(self, people: int) -> StudyPlan:
         """Tell the error of the share of people beyond an end."""
@@ -172,11 +229,21 @@ class ColumnRange(Range):
         people = check_argument("people", people, of="clients")
         asked: Any = self.ask("orders", 1).mechanism.parts[0].mechanism
         rates = asked.sets.rates
-        error = math.sqrt(rates.variance_at(0.0) * len(self.options["columns"]) / max(1, sizes["orders"]))
+        error = math.sqrt(
+            rates.variance_at(0.0)
+            * len(self.options["columns"])
+            / max(1, sizes["orders"])
+        )
         if 4 * _SURE * error > 1:
             needed = math.ceil(people * (4 * _SURE * error) ** 2)
-            return StudyPlan(people, sizes, problem=f"too few people to find the columns' orders; {needed:,} would do")
-        return StudyPlan(people, sizes, error, "the error of the share of people in a bin")
+            return StudyPlan(
+                people,
+                sizes,
+                problem=f"too few people to find the columns' orders; {needed:,} would do",
+            )
+        return StudyPlan(
+            people, sizes, error, "the error of the share of people in a bin"
+        )
 
 
 def _sure_ends(shares: Floats, error: float) -> tuple[int, int]:
@@ -203,7 +270,10 @@ def _likely_ends(shares: Floats, error: float) -> tuple[int, int]:
     from scipy.optimize import isotonic_regression
 
     total = max(float(shares.sum()), 1e-9)
-    beyond = [isotonic_regression(np.cumsum(side) / total).x for side in (shares, shares[::-1])]
+    beyond = [
+        isotonic_regression(np.cumsum(side) / total).x
+        for side in (shares, shares[::-1])
+    ]
     least = np.maximum(_BEYOND, error / 2 * np.sqrt(np.arange(1, len(shares) + 1)))
     first, last = (max(0, int(np.argmax(sums > least)) - 1) for sums in beyond)
     # Of very few people the two sides may cross.

@@ -13,7 +13,11 @@ Kind = TypeVar("Kind", bound=Estimate)
 
 def estimate_to_dict(estimate: Estimate) -> dict[str, Any]:
     """The fields of an estimate of unnamed coordinates; None for what is not known."""
-    return {field.name: _plain(getattr(estimate, field.name)) for field in fields(estimate) if field.name != "names"}
+    return {
+        field.name: _plain(getattr(estimate, field.name))
+        for field in fields(estimate)
+        if field.name != "names"
+    }
 
 
 def estimate_from_dict(kind: type[Kind], facts: dict[str, Any]) -> Kind:
@@ -22,7 +26,9 @@ def estimate_from_dict(kind: type[Kind], facts: dict[str, Any]) -> Kind:
     for field in fields(kind):
         if field.name in facts:
             told = facts[field.name]
-            known[field.name] = np.array(told, float) if isinstance(told, list) else told
+            known[field.name] = (
+                np.array(told, float) if isinstance(told, list) else told
+            )
     return kind(**known)
 
 

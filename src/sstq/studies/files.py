@@ -21,17 +21,25 @@ def read_cells(path: Path, names: Sequence[str | None]) -> Cells:
     """Return the texts in these columns of a CSV or Parquet file, one tuple per person; None for what is missing."""
     if path.suffix.lower() == ".parquet":
         table = import_pyarrow().parquet.read_table(path)
-        columns = [map(_text, table.column(place).to_pylist()) for place in _places(names, table.column_names)]
+        columns = [
+            map(_text, table.column(place).to_pylist())
+            for place in _places(names, table.column_names)
+        ]
         return list(zip(*columns, strict=True))
     header, *rows = csv_rows(str(path), answering=True)
     places = _places(names, header)
-    return [tuple(row[place] if place < len(row) else None for place in places) for row in rows]
+    return [
+        tuple(row[place] if place < len(row) else None for place in places)
+        for row in rows
+    ]
 
 
 def _places(names: Sequence[str | None], header: Sequence[str]) -> list[int]:
     for name in names:
         if name not in header:
-            raise ArgumentError("column", f"must be one of {', '.join(header)}, got {name!r}")
+            raise ArgumentError(
+                "column", f"must be one of {', '.join(header)}, got {name!r}"
+            )
     return [list(header).index(str(name)) for name in names]
 
 

@@ -32,7 +32,9 @@ class Kinds:
         kind: str = cls.kind  # type: ignore[attr-defined]
         known = self._classes.setdefault(kind, cls)
         if known.__qualname__ != cls.__qualname__:
-            raise ValueError(f"kind must be a new one, got {kind!r}, which is that of {known.__name__}")
+            raise ValueError(
+                f"kind must be a new one, got {kind!r}, which is that of {known.__name__}"
+            )
         self._classes[kind] = cls
         return cls
 

@@ -54,18 +54,33 @@ class PeriodQuestion(Question):
         check_number("number", self.number, 1, self.periods, integer=True)
         check_option("late", self.late, LATE)
         named = isinstance(self.period, str) and 0 < len(self.period) <= _LONGEST_NAME
-        require(named, f"period must be a name of up to {_LONGEST_NAME} letters, got {self.period!r}")
-        fine = isinstance(self.mechanism, Survey | Frequencies | FrameUnit) and self.mechanism.messages == 1
-        require(fine, f"mechanism must be Survey, Frequencies or FrameUnit with one message, got {self.mechanism!r}")
+        require(
+            named,
+            f"period must be a name of up to {_LONGEST_NAME} letters, got {self.period!r}",
+        )
+        fine = (
+            isinstance(self.mechanism, Survey | Frequencies | FrameUnit)
+            and self.mechanism.messages == 1
+        )
+        require(
+            fine,
+            f"mechanism must be Survey, Frequencies or FrameUnit with one message, got {self.mechanism!r}",
+        )
 
     def held(self, values: Sequence[Any]) -> Any:
         """What the mechanism encodes; what it cannot is no answer, a random category, or the zero vector."""
         if isinstance(self.mechanism, Survey):
             records = [value if isinstance(value, Mapping) else {} for value in values]
-            return {name: [record.get(name) for record in records] for name in self.mechanism.columns}
+            return {
+                name: [record.get(name) for record in records]
+                for name in self.mechanism.columns
+            }
         if isinstance(self.mechanism, Frequencies):
             # Integers as they are: any other value, which is -1 here, is drawn at random.
-            return np.array([value if _is_category(value) else -1 for value in values], dtype=np.float64)
+            return np.array(
+                [value if _is_category(value) else -1 for value in values],
+                dtype=np.float64,
+            )
         return into_ball(read_vectors(values, self.mechanism.dim), self.mechanism.clip)
 
 
@@ -87,13 +102,17 @@ def draw_turn(document: str, rng: RngLike = None) -> int:
     """
     question = PeriodQuestion.from_json(document)
     left = question.periods - question.number + 1
-    return question.number + int(streams.multiply_shift(bit_source(rng).words(1), left)[0])
+    return question.number + int(
+        streams.multiply_shift(bit_source(rng).words(1), left)[0]
+    )
 
 
 def is_turn(document: str, turn: int) -> bool:
     """Return whether a device that drew this period, and has not answered, answers the document."""
     question = PeriodQuestion.from_json(document)
-    return turn == question.number or (question.late == "answer" and turn < question.number)
+    return turn == question.number or (
+        question.late == "answer" and turn < question.number
+    )
 
 
 @register_study
@@ -123,8 +142,21 @@ class Panel(Study):
     kind = "panel"
     may_be_empty = True
 
-    def __init__(self, mechanism: Mechanism, periods: int = 52, period: str = "week", *, late: str = "skip") -> None:
-        super().__init__(mechanism=mechanism, periods=periods, period=period, late=late, epsilon=mechanism.epsilon)
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        periods: int = 52,
+        period: str = "week",
+        *,
+        late: str = "skip",
+    ) -> None:
+        super().__init__(
+            mechanism=mechanism,
+            periods=periods,
+            period=period,
+            late=late,
+            epsilon=mechanism.epsilon,
+        )
         self.ask("1", 1)
 
     @classmethod
@@ -135,7 +167,9 @@ class Panel(Study):
 
     def options_to_dict(self) -> dict[str, Any]:
         """Write the mechanism as its JSON."""
-        return self.options | {"mechanism": json.loads(self.options["mechanism"].to_json())}
+        return self.options | {
+            "mechanism": json.loads(self.options["mechanism"].to_json())
+        }
 
     @property
     def weights(self) -> dict[str, float]:
@@ -145,32 +179,57 @@ class Panel(Study):
 
     def ask(self, cohort: str, people: int) -> PeriodQuestion:  # noqa: ARG002
         """Ask the mechanism's question in the next period."""
-        own = {name: self.options[name] for name in ("mechanism", "periods", "period", "late")}
-        return PeriodQuestion(study=self.identifier, number=len(self.learned) + 1, **own)
+        own = {
+            name: self.options[name]
+            for name in ("mechanism", "periods", "period", "late")
+        }
+        return PeriodQuestion(
+            study=self.identifier, number=len(self.learned) + 1, **own
+        )
 
-    def take(self, cohort: str, question: Any, aggregator: Aggregator[Estimate]) -> dict[str, Any]:  # noqa: ARG002
+    def take(
+        self,
+        cohort: str,  # noqa: ARG002
+        question: Any,
+        aggregator: Aggregator[Estimate],
+    ) -> dict[str, Any]:
         """Keep the estimate of every item, and its standard error; None for what nobody told."""
         if not aggregator.count:
             return {"people": 0, "items": []}
         estimate: Any = aggregator.mean()
         if isinstance(question.mechanism, Survey):
-            items = [_item(name, *row) for name, result in estimate.results.items() for row in _rows(result)]
+            items = [
+                _item(name, *row)
+                for name, result in estimate.results.items()
+                for row in _rows(result)
+            ]
         else:
             pairs = zip(estimate.value, estimate.stderr, strict=True)
-            items = [_item("", str(item), value, error) for item, (value, error) in enumerate(pairs)]
+            items = [
+                _item("", str(item), value, error)
+                for item, (value, error) in enumerate(pairs)
+            ]
         return {"people": aggregator.count, "items": items}
 
     @property
     def result(self) -> PanelResult:
         """The curves so far; ValueError before the first period."""
-        require(bool(self.learned), f"there is no result before the first {self.options['period']}")
+        require(
+            bool(self.learned),
+            f"there is no result before the first {self.options['period']}",
+        )
         return self.conclude()
 
     def conclude(self) -> PanelResult:
         """Return the curves of all items."""
         people = [facts["people"] for facts in self.learned]
-        periods = [{(name, item): told for name, item, *told in facts["items"]} for facts in self.learned]
-        return PanelResult(self.options["period"], people, periods, self.options["epsilon"])
+        periods = [
+            {(name, item): told for name, item, *told in facts["items"]}
+            for facts in self.learned
+        ]
+        return PanelResult(
+            self.options["period"], people, periods, self.options["epsilon"]
+        )
 
     def plan(self, people: int) -> StudyPlan:
         """Tell the error of one period before smoothing, of the question with the largest one."""
@@ -182,13 +241,17 @@ class Panel(Study):
             works = mechanism.plan(people).works
             error = max(one.error for one in mechanism.plan(each).values())
         else:
-            error = math.sqrt(mechanism.typical_error(each).total / mechanism.estimate_dim)
+            error = math.sqrt(
+                mechanism.typical_error(each).total / mechanism.estimate_dim
+            )
             works = people >= self.options["periods"] and error < mechanism.clip
         problem = "" if works else "even all periods together are too few people"
         of = f"the error of one {self.options['period']} before smoothing, which leaves about a third of it"
         return StudyPlan(people, sizes, error, of, problem)
 
-    def simulate(self, values: Sequence[Any], rng: int | np.random.Generator | None = None) -> PanelResult:
+    def simulate(
+        self, values: Sequence[Any], rng: int | np.random.Generator | None = None
+    ) -> PanelResult:
         """Return the result of a new study.
 
         Args:
@@ -198,13 +261,20 @@ class Panel(Study):
         generator = np.random.default_rng(rng)
         study = self._simulated(generator)
         periods = self.options["periods"]
-        require(len(values) == periods, f"values must be {periods}, one list per {self.options['period']}")
+        require(
+            len(values) == periods,
+            f"values must be {periods}, one list per {self.options['period']}",
+        )
         turn = generator.integers(periods, size=len(values[0]))
         for number, held in enumerate(values):
             who = np.flatnonzero(turn == number)
             study.question(max(1, len(who)))
             held_now = [held[place] for place in who]
-            study.learn(study.asked.encode_each(held_now, None if rng is None else generator) if len(who) else [])
+            study.learn(
+                study.asked.encode_each(held_now, None if rng is None else generator)
+                if len(who)
+                else []
+            )
         return study.result  # type: ignore[no-any-return]
 
 
@@ -216,7 +286,9 @@ def _rows(result: Any) -> Iterator[tuple[Any, ...]]:
     rows = list(result.rows(_LEVEL))
     raw = result.raw
     if raw is not None and len(raw.value) == len(result.items) + 1:
-        for item, value, error in zip([*result.items, NO_ANSWER], raw.value, raw.stderr, strict=True):
+        for item, value, error in zip(
+            [*result.items, NO_ANSWER], raw.value, raw.stderr, strict=True
+        ):
             yield item, value, error, int(item != NO_ANSWER)
         rows = [row for row in rows if row[0] not in result.items]
     for item, value, error, low, high in rows:
@@ -225,7 +297,9 @@ def _rows(result: Any) -> Iterator[tuple[Any, ...]]:
         yield item, middle, error if math.isfinite(error) else (high - low) / (2 * 1.96)
 
 
-def _item(name: str, item: Any, value: float, error: float, of_answers: int = 0) -> list[Any]:
+def _item(
+    name: str, item: Any, value: float, error: float, of_answers: int = 0
+) -> list[Any]:
     """A row as JSON."""
     known = math.isfinite(value) and math.isfinite(error)
     pair = [float(value), float(error)] if known else [None, None]

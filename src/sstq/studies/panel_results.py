@@ -60,12 +60,16 @@ class Curve:
     @property
     def changed(self) -> str:
         """When the curve jumped, such as “changed at week 23 (99 %)”; empty if that is not likely (95 %)."""
-        near = np.convolve(self.smoothed.jumps, np.ones(_JUMP_WINDOW))[_JUMP_WINDOW // 2 :][: len(self.raw)]
+        near = np.convolve(self.smoothed.jumps, np.ones(_JUMP_WINDOW))[
+            _JUMP_WINDOW // 2 :
+        ][: len(self.raw)]
         place = int(np.argmax(near))
         likely = float(near[place])
         first = max(0, place - 1)
         at = first + int(np.argmax(self.smoothed.jumps[first : place + 2]))
-        size = abs(float(self.value[min(at + 1, len(near) - 1)] - self.value[max(0, at - 2)]))
+        size = abs(
+            float(self.value[min(at + 1, len(near) - 1)] - self.value[max(0, at - 2)])
+        )
         if likely < 0.95 or size < 2 * float(self.stderr[at]):
             return ""
         return f"changed at {self.period} {at + 1} ({math.floor(100 * min(likely, 0.99)):.0f} %)"
@@ -120,7 +124,13 @@ class PanelResult(Tabular):
         answered = np.maximum(1 - missing.value, _LEAST_ANSWERED)
         share = smoothed.value / answered
         reach = np.hypot(smoothed.stderr, share * missing.stderr) / answered
-        return Curve(*name, self.period, raw / answered, error / answered, Smoothed(share, reach, smoothed.jumps))
+        return Curve(
+            *name,
+            self.period,
+            raw / answered,
+            error / answered,
+            Smoothed(share, reach, smoothed.jumps),
+        )
 
     def _missing(self, question: str) -> Smoothed:
         """The share of people who have no answer."""
@@ -136,7 +146,10 @@ class PanelResult(Tabular):
         """Return the curve of an item, such as a label, a bin, "mean" or "quantile 0.5", of a question."""
         name = question, str(item)
         if name not in self.curves:
-            known = ", ".join(repr(each[1]) for each in self.curves if each[0] == question) or "no items"
+            known = (
+                ", ".join(repr(each[1]) for each in self.curves if each[0] == question)
+                or "no items"
+            )
             raise KeyError(f"item of {question!r} must be one of {known}, got {item!r}")
         return self.curves[name]
 
@@ -144,15 +157,30 @@ class PanelResult(Tabular):
         """All curves one below the other: the estimates of periods, the smoothed curves and their bands."""
         columns: dict[str, Any] = {}
         for name in ("question", "item"):
-            columns[name] = [getattr(curve, name) for curve in self.curves.values() for _ in self.people]
+            columns[name] = [
+                getattr(curve, name)
+                for curve in self.curves.values()
+                for _ in self.people
+            ]
         columns[self.period] = [*range(1, len(self.people) + 1)] * len(self.curves)
         bands = [curve.band(level) for curve in self.curves.values()]
         for name in ("raw", "raw_stderr", "value", "stderr"):
-            columns[name] = np.concatenate([getattr(curve, name) for curve in self.curves.values()])
-        columns["low"], columns["high"] = (np.concatenate(ends) for ends in zip(*bands, strict=True))
+            columns[name] = np.concatenate(
+                [getattr(curve, name) for curve in self.curves.values()]
+            )
+        columns["low"], columns["high"] = (
+            np.concatenate(ends) for ends in zip(*bands, strict=True)
+        )
         return columns
 
-    def plot(self, question: str = "", *, items: Sequence[Any] = (), level: float = 0.95, truth: Any = None) -> Any:
+    def plot(
+        self,
+        question: str = "",
+        *,
+        items: Sequence[Any] = (),
+        level: float = 0.95,
+        truth: Any = None,
+    ) -> Any:
         """Draw curves of a question, raw and smoothed, with their bands; returns the Matplotlib figure.
 
         Args:
@@ -165,4 +193,6 @@ class PanelResult(Tabular):
 
         question = question or next(iter(self.curves))[0]
         chosen = items or [item for name, item in self.curves if name == question][:8]
-        return draw_curves([self.curve(question, item) for item in chosen], self, level, truth)
+        return draw_curves(
+            [self.curve(question, item) for item in chosen], self, level, truth
+        )

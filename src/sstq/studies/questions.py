@@ -66,15 +66,32 @@ class Document(ABC):
     @classmethod
     def from_dict(cls, data: Any) -> Self:
         """Read a document; ValueError unless all of it is what `to_dict` returns."""
-        require(isinstance(data, dict), f"the document must be a JSON object, got {type(data).__name__}")
+        require(
+            isinstance(data, dict),
+            f"the document must be a JSON object, got {type(data).__name__}",
+        )
         other = _OTHER_FORMATS.get(str(data.get("format")))
         format_class: Any = import_module(other).Question if other else Question
         try:
             question: Any = format_class.read(data)
-        except (TypeError, KeyError, AttributeError, IndexError, OverflowError) as error:
-            raise ValueError(f"the document is not a question of a study: {error!r}") from error
-        require(question.to_dict() == data, f"the document must be as its own JSON form has it, of {_form(question)}")
-        require(isinstance(question, cls), f"the document must be a {cls.__name__}, got {_form(question)}")
+        except (
+            TypeError,
+            KeyError,
+            AttributeError,
+            IndexError,
+            OverflowError,
+        ) as error:
+            raise ValueError(
+                f"the document is not a question of a study: {error!r}"
+            ) from error
+        require(
+            question.to_dict() == data,
+            f"the document must be as its own JSON form has it, of {_form(question)}",
+        )
+        require(
+            isinstance(question, cls),
+            f"the document must be a {cls.__name__}, got {_form(question)}",
+        )
         return question  # type: ignore[no-any-return]
 
     @classmethod
@@ -88,7 +105,9 @@ class Document(ABC):
         price = ledger_price(self.mechanism)
         if price > most:
             asked = f"the document asks for epsilon = {price!r} per person"
-            raise ArgumentError("most_epsilon", f"must be at least {price!r}, got {most!r}: {asked}")
+            raise ArgumentError(
+                "most_epsilon", f"must be at least {price!r}, got {most!r}: {asked}"
+            )
         if ledger is not None:
             ledger.spend(price, self.purpose)
 
@@ -115,9 +134,16 @@ class Question(Document):
     mechanism: Mechanism
 
     def __post_init__(self) -> None:
-        identified = isinstance(self.study, str) and re.fullmatch("[0-9a-f]{32}", self.study)
-        require(bool(identified), f"study must be 32 hexadecimal digits, got {self.study!r}")
-        require(isinstance(self.mechanism, Mechanism), f"mechanism must be a mechanism, got {self.mechanism!r}")
+        identified = isinstance(self.study, str) and re.fullmatch(
+            "[0-9a-f]{32}", self.study
+        )
+        require(
+            bool(identified), f"study must be 32 hexadecimal digits, got {self.study!r}"
+        )
+        require(
+            isinstance(self.mechanism, Mechanism),
+            f"mechanism must be a mechanism, got {self.mechanism!r}",
+        )
         check_local(self.mechanism)
         self.check()
 
@@ -142,7 +168,9 @@ class Question(Document):
         """Return one private message per person in a file; `column` says where the values are, if that is not clear."""
         columns = None if column is None else [column]
         people = self.mechanism.input.open(path, columns=columns, answering=True)
-        return Messages.concatenate(list(encode_files(self.mechanism, people, answering=True)))
+        return Messages.concatenate(
+            list(encode_files(self.mechanism, people, answering=True))
+        )
 
     def encode_each(self, values: Sequence[Any], rng: RngLike = None) -> Messages:
         """Return one private message per value."""
@@ -150,7 +178,11 @@ class Question(Document):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as JSON values."""
-        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "mechanism"}
+        own = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name != "mechanism"
+        }
         head = {"format": FORMAT, "version": VERSION, "kind": self.kind}
         return head | own | {"mechanism": json.loads(self.mechanism.to_json())}
 
@@ -161,7 +193,11 @@ class Question(Document):
         wanted = f"the document must be of format {FORMAT!r}, version {VERSION}, got {found!r}"
         require(found == (FORMAT, VERSION), wanted)
         kind = _KINDS.find(data.get("kind"))
-        own = {name: value for name, value in data.items() if name not in ("format", "version", "kind")}
+        own = {
+            name: value
+            for name, value in data.items()
+            if name not in ("format", "version", "kind")
+        }
         own["mechanism"] = mechanism_from_json(json.dumps(own["mechanism"]))
         question: Question = kind(**own)
         return question
@@ -178,7 +214,12 @@ def require(fine: bool, otherwise: str) -> None:
 
 
 def answer(
-    document: str, value: Any, *, most_epsilon: float, ledger: Ledger | None = None, rng: RngLike = None
+    document: str,
+    value: Any,
+    *,
+    most_epsilon: float,
+    ledger: Ledger | None = None,
+    rng: RngLike = None,
 ) -> bytes:
     """Answer the published document of a study on a device: one private message, whatever the value is.
 

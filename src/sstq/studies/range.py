@@ -47,7 +47,9 @@ class _Around(Question):
         """Check the fields."""
         check_argument("dim", self.dim)
         rows = isinstance(self.centre, list) and len(self.centre) in (0, self.dim)
-        fine = rows and all(type(one) in (int, float) and abs(one) <= LARGEST for one in self.centre)
+        fine = rows and all(
+            type(one) in (int, float) and abs(one) <= LARGEST for one in self.centre
+        )
         require(fine, f"centre must be {self.dim} numbers, or empty")
 
     def moved(self, values: Sequence[Any]) -> Floats:
@@ -73,8 +75,14 @@ class NormQuestion(_Around):
     def check(self) -> None:
         """Check the fields."""
         super().check()
-        fine = isinstance(self.mechanism, Frequencies) and self.mechanism.categories == BINS
-        require(fine, f"mechanism must be Frequencies of {BINS} categories, got {self.mechanism!r}")
+        fine = (
+            isinstance(self.mechanism, Frequencies)
+            and self.mechanism.categories == BINS
+        )
+        require(
+            fine,
+            f"mechanism must be Frequencies of {BINS} categories, got {self.mechanism!r}",
+        )
 
     def held(self, values: Sequence[Any]) -> Any:
         """The bin of each vector."""
@@ -93,7 +101,10 @@ class VectorQuestion(_Around):
         """Check the fields."""
         super().check()
         fine = isinstance(self.mechanism, FrameUnit) and self.mechanism.dim == self.dim
-        require(fine and self.mechanism.bounds is None, f"mechanism must be FrameUnit of dim = {self.dim}")
+        require(
+            fine and self.mechanism.bounds is None,
+            f"mechanism must be FrameUnit of dim = {self.dim}",
+        )
 
     def held(self, values: Sequence[Any]) -> Floats:
         """The vectors minus the centre, scaled into the ball, so that nobody is warned of those that are longer."""
@@ -134,7 +145,9 @@ class Range(Study):
         return super().__new__(cls)
 
     def __init__(self, dim: int, epsilon: float) -> None:
-        super().__init__(dim=check_argument("dim", dim), epsilon=check_argument("epsilon", epsilon))
+        super().__init__(
+            dim=check_argument("dim", dim), epsilon=check_argument("epsilon", epsilon)
+        )
 
     @property
     def weights(self) -> dict[str, float]:
@@ -151,7 +164,9 @@ class Range(Study):
         clip, centre, error2 = self._centre
         sizes = np.minimum(EDGES[1:], clip)
         least = _SURE * error2 * math.sqrt(2 / self.options["dim"])
-        return float(centre @ centre) - error2 > max(least, _WORTH * float(self._norms @ sizes**2))
+        return float(centre @ centre) - error2 > max(
+            least, _WORTH * float(self._norms @ sizes**2)
+        )
 
     @property
     def _norms(self) -> Floats:
@@ -166,17 +181,27 @@ class Range(Study):
     def ask(self, cohort: str, people: int) -> Question:
         """Ask for bins, or for vectors with the clip of least error."""
         options = {"study": self.identifier, "dim": self.options["dim"]}
-        centre = self._centre[1].tolist() if len(self.learned) > 1 and self._centred else []
+        centre = (
+            self._centre[1].tolist() if len(self.learned) > 1 and self._centred else []
+        )
         if cohort in ("norms", "distances"):
-            return NormQuestion(**options, centre=centre, mechanism=Frequencies(BINS, self.options["epsilon"]))
+            return NormQuestion(
+                **options,
+                centre=centre,
+                mechanism=Frequencies(BINS, self.options["epsilon"]),
+            )
         counted = people
         bias = _BIAS_CENTRED if centre else _BIAS
         if cohort == "centre":
             counted = round(people * (1 - _NORMS) / _CENTRE)
         elif not centre:
             bias = self._direction
-        clip = bins.best_clip(_histograms(self._last_bins)[1], self._noise2(counted), bias)
-        return VectorQuestion(**options, centre=centre, mechanism=self._vectors(people, clip))
+        clip = bins.best_clip(
+            _histograms(self._last_bins)[1], self._noise2(counted), bias
+        )
+        return VectorQuestion(
+            **options, centre=centre, mechanism=self._vectors(people, clip)
+        )
 
     @property
     def _last_bins(self) -> dict[str, Any]:
@@ -187,7 +212,9 @@ class Range(Study):
         """How much of its length the mean of all vectors has, at most: what is clipped moves it by as much."""
         clip, centre, error2 = self._centre
         length = float(self._norms @ np.minimum(EDGES[1:], clip))
-        square = max(float(centre @ centre) - error2, 0.0) + 2 * error2 * math.sqrt(2 / len(centre))
+        square = max(float(centre @ centre) - error2, 0.0) + 2 * error2 * math.sqrt(
+            2 / len(centre)
+        )
         return min(1.0, math.sqrt(square) / length)
 
     def _vectors(self, people: int, clip: float) -> FrameUnit:
@@ -199,7 +226,12 @@ class Range(Study):
         """The squared error of the mean of so many people, with a clip of 1."""
         return float(self._vectors(people, 1.0).typical_error(people).variance)
 
-    def take(self, cohort: str, question: Any, aggregator: Aggregator[Estimate]) -> dict[str, Any]:  # noqa: ARG002
+    def take(
+        self,
+        cohort: str,  # noqa: ARG002
+        question: Any,
+        aggregator: Aggregator[Estimate],
+    ) -> dict[str, Any]:
         """Keep the shares of the bins, or the mean with its error."""
         estimate = aggregator.mean()
         people = aggregator.count
@@ -209,7 +241,12 @@ class Range(Study):
         clip = question.mechanism.clip
         if people == 1:
             estimate = replace(estimate, stderr=np.full(len(estimate.value), clip))
-        return {"people": people, "clip": clip, "error2": self._noise2(people) * clip**2, **estimate_to_dict(estimate)}
+        return {
+            "people": people,
+            "clip": clip,
+            "error2": self._noise2(people) * clip**2,
+            **estimate_to_dict(estimate),
+        }
 
     def conclude(self) -> Any:
         """Return the mean around the centre, or the mean of both cohorts that sent vectors, by their errors."""
@@ -224,14 +261,21 @@ class Range(Study):
             mean = replace(mean, value=mean.value + centre)
         else:
             first = self.learned[1]
-            before = float(bins.excess(likely)[np.argmin(np.abs(EDGES - first["clip"]))])
-            risks = [(self._direction * lost) ** 2 + facts["error2"] for lost, facts in ((before, first), (bias, last))]
+            before = float(
+                bins.excess(likely)[np.argmin(np.abs(EDGES - first["clip"]))]
+            )
+            risks = [
+                (self._direction * lost) ** 2 + facts["error2"]
+                for lost, facts in ((before, first), (bias, last))
+            ]
             share = risks[1] / (risks[0] + risks[1])
             mean = _pooled(estimate_from_dict(Estimate, first), mean, share)
             bias = share * before + (1 - share) * bias
         people = sum(facts["people"] for facts in self.learned)
         far = float(bins.beyond(likely)[place]), self._last_bins["error"]
-        return RangeResult(mean, bias, last["clip"], centre, far, people, self.options["epsilon"])
+        return RangeResult(
+            mean, bias, last["clip"], centre, far, people, self.options["epsilon"]
+        )
 
     def plan(self, people: int) -> StudyPlan:
         """Tell the error of the mean in units of the norm that most vectors have."""
@@ -240,7 +284,11 @@ class Range(Study):
         rates = Frequencies(BINS, self.options["epsilon"]).sets.rates
         needed = math.ceil((2 * _SURE) ** 2 * 4 * rates.variance_at(0.0) / _NORMS)
         if people < needed:
-            return StudyPlan(people, sizes, problem=f"too few people to find the norms; {needed:,} would do")
+            return StudyPlan(
+                people,
+                sizes,
+                problem=f"too few people to find the norms; {needed:,} would do",
+            )
         error = math.sqrt(self._noise2(sizes["centre"] + sizes["mean"]))
         of = "the error of the mean over the largest norm, if most norms are alike"
         return StudyPlan(people, sizes, error, of)
@@ -260,8 +308,13 @@ def _pooled(first: Estimate, second: Estimate, share: float) -> Estimate:
         count=first.count + second.count,
         simulated=first.simulated or second.simulated,
         frame_bias=math.hypot(*(weight * one.frame_bias for weight, one in parts)),
-        directions=min((one.directions for _, one in parts if one.directions is not None), default=None),
+        directions=min(
+            (one.directions for _, one in parts if one.directions is not None),
+            default=None,
+        ),
         bias_directions=min(one.bias_directions for _, one in parts),
-        largest=np.maximum(share * np.asarray(first.largest), (1 - share) * np.asarray(second.largest)),
+        largest=np.maximum(
+            share * np.asarray(first.largest), (1 - share) * np.asarray(second.largest)
+        ),
         longest=max(weight * one.longest for weight, one in parts),
     )

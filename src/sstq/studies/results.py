@@ -62,13 +62,18 @@ class WordsResult(Tabular):
 
     def __repr__(self) -> str:
         best = ", ".join(
-            f"{word!r} {100 * share:.2g} %" for word, share in zip(self.words[:5], self.shares, strict=False)
+            f"{word!r} {100 * share:.2g} %"
+            for word, share in zip(self.words[:5], self.shares, strict=False)
         )
         return f"<{len(self.words)} strings from {self.people:,} people at a total ε of {self.epsilon:g}: {best}>"
 
     @classmethod
     def from_cohorts(
-        cls, cohorts: Sequence[dict[str, Any]], public: int, epsilon: float, false_share: float
+        cls,
+        cohorts: Sequence[dict[str, Any]],
+        public: int,
+        epsilon: float,
+        false_share: float,
     ) -> WordsResult:
         """Pool the cohorts that were asked about a string, and list what is surely there.
 
@@ -77,28 +82,56 @@ class WordsResult(Tabular):
         kept = cohorts[-1]["words"]
         people = np.array([cohort["people"] for cohort in cohorts])
         own, other = np.array([cohort["rates"] for cohort in cohorts]).T
-        places = [dict(zip(cohort["words"], cohort["hits"], strict=True)) for cohort in cohorts]
-        hits = np.array([[place.get(word, math.nan) for place in places] for word in kept]).reshape(-1, len(cohorts))
+        places = [
+            dict(zip(cohort["words"], cohort["hits"], strict=True))
+            for cohort in cohorts
+        ]
+        hits = np.array(
+            [[place.get(word, math.nan) for place in places] for word in kept]
+        ).reshape(-1, len(cohorts))
         asked = ~np.isnan(hits)
         gap = own - other
         weights = np.where(asked, people * gap**2 / (other * (1 - other)), 0.0)
         weights /= weights.sum(axis=1, keepdims=True)
         shares = np.sum(weights * np.nan_to_num((hits / people - other) / gap), axis=1)
         rates = np.clip(other + shares[:, None] * gap, other, own)
-        stderr = np.sqrt(np.sum(weights**2 * rates * (1 - rates) / (people * gap**2), axis=1))
-        chance = _chance(shares, weights / (people * gap), people * other * (1 - other), other)
+        stderr = np.sqrt(
+            np.sum(weights**2 * rates * (1 - rates) / (people * gap**2), axis=1)
+        )
+        chance = _chance(
+            shares, weights / (people * gap), people * other * (1 - other), other
+        )
         ends = [public, *(len(cohort["words"]) for cohort in cohorts)]
         tested = [max(1, public), *(cohort["tested"] for cohort in cohorts)]
-        found = _found(chance, np.searchsorted(ends, np.arange(len(kept)), side="right"), tested, false_share)
+        found = _found(
+            chance,
+            np.searchsorted(ends, np.arange(len(kept)), side="right"),
+            tested,
+            false_share,
+        )
         order = found[np.argsort(-shares[found], kind="stable")]
         left = 1 - float(shares[order].sum()), float(np.linalg.norm(stderr[order]))
         words = tuple(kept[place] for place in order)
-        return cls(words, shares[order], stderr[order], left, int(people.sum()), epsilon, false_share)
+        return cls(
+            words,
+            shares[order],
+            stderr[order],
+            left,
+            int(people.sum()),
+            epsilon,
+            false_share,
+        )
 
     def columns(self, level: float = 0.95) -> dict[str, Any]:
         """The strings with their shares, errors and intervals."""
         low, high = self.interval(level)
-        return {"word": self.words, "share": self.shares, "stderr": self.stderr, "low": low, "high": high}
+        return {
+            "word": self.words,
+            "share": self.shares,
+            "stderr": self.stderr,
+            "low": low,
+            "high": high,
+        }
 
     @property
     def note(self) -> str:
@@ -110,7 +143,10 @@ class WordsResult(Tabular):
         """Return the ends of intervals that contain the shares of all strings listed at once (Šidák)."""
         from scipy.special import ndtri
 
-        reach = -ndtri(-math.expm1(math.log(level) / max(1, len(self.words))) / 2) * self.stderr
+        reach = (
+            -ndtri(-math.expm1(math.log(level) / max(1, len(self.words))) / 2)
+            * self.stderr
+        )
         return np.clip(self.shares - reach, 0, 1), np.clip(self.shares + reach, 0, 1)
 
     def plot(self, *, level: float = 0.95, most: int = 25) -> Any:
@@ -136,7 +172,9 @@ def _chance(shares: Floats, factors: Floats, scatter: Floats, other: Floats) -> 
     return np.asarray(ndtr(-z))
 
 
-def _found(chance: Floats, group: NDArray[np.int64], tested: Sequence[int], false_share: float) -> NDArray[np.int64]:
+def _found(
+    chance: Floats, group: NDArray[np.int64], tested: Sequence[int], false_share: float
+) -> NDArray[np.int64]:
     """Which strings are not there by chance, of all that were tested (Benjamini and Hochberg, with weights).
 
     Strings belong to groups: public candidates, those that the first cohort found, the second, … Each group gets half
@@ -145,7 +183,9 @@ def _found(chance: Floats, group: NDArray[np.int64], tested: Sequence[int], fals
     share = 0.5 ** np.arange(1, len(tested) + 1) / (1 - 0.5 ** len(tested))
     weighed = chance * (np.array(tested) / share)[group]
     order = np.argsort(weighed, kind="stable")
-    passed = np.flatnonzero(weighed[order] <= false_share * np.arange(1, len(order) + 1))
+    passed = np.flatnonzero(
+        weighed[order] <= false_share * np.arange(1, len(order) + 1)
+    )
     return order[: passed[-1] + 1] if len(passed) else order[:0]
 
 
@@ -191,7 +231,11 @@ class RangeResult(Tabular):
     def columns(self, level: float = 0.95) -> dict[str, Any]:
         """The mean of every coordinate, its error and the half_width of `region(level)`."""
         half_width = self.region(level).half_width
-        return {"mean": self.mean, "stderr": self.estimate.stderr, "half_width": half_width}
+        return {
+            "mean": self.mean,
+            "stderr": self.estimate.stderr,
+            "half_width": half_width,
+        }
 
     def plot(self, *, level: float = 0.95) -> Any:
         """Draw every coordinate with its interval; returns the Matplotlib figure."""
@@ -221,7 +265,10 @@ class BoundsResult(Tabular):
     def columns(self, level: float = 0.95) -> dict[str, Any]:  # noqa: ARG002 (there are no intervals)
         """The bounds, with the share of people beyond and its error."""
         low, high = zip(*self.bounds.values(), strict=True)
-        left = {"beyond": list(self.beyond.values()), "stderr": list(self.stderr.values())}
+        left = {
+            "beyond": list(self.beyond.values()),
+            "stderr": list(self.stderr.values()),
+        }
         return {"column": list(self.bounds), "low": low, "high": high} | left
 
     def plot(self) -> Any:

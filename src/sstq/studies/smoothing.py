@@ -38,7 +38,9 @@ def smooth(raw: Floats, stderr: Floats) -> Smoothed:
     """Smooth the estimates of all periods; nan is a period without one, which needs an estimate in another."""
     known = np.isfinite(raw) & np.isfinite(stderr)
     if not known.any():
-        return Smoothed(np.full(len(raw), np.nan), np.full(len(raw), np.nan), np.zeros(len(raw)))
+        return Smoothed(
+            np.full(len(raw), np.nan), np.full(len(raw), np.nan), np.zeros(len(raw))
+        )
     unit = float(np.median(stderr[known] ** 2)) or 1e-300
     y = np.where(known, raw, raw[known][0]) / np.sqrt(unit)
     noise = np.where(known, stderr**2 / unit, _NEVER)
@@ -47,7 +49,9 @@ def smooth(raw: Floats, stderr: Floats) -> Smoothed:
     weight = np.exp(fit + prior - (fit + prior).max())
     kept = weight > 1e-7
     weight = weight[kept] / weight[kept].sum()
-    mean, spread = _smoothed(mean[:, kept], spread[:, kept], drift[kept], at[kept], size[kept])
+    mean, spread = _smoothed(
+        mean[:, kept], spread[:, kept], drift[kept], at[kept], size[kept]
+    )
     value = mean @ weight
     variance = spread @ weight + (mean - value[:, None]) ** 2 @ weight
     jumps = np.bincount(at[kept], weight, len(raw)).astype(np.float64)
@@ -64,7 +68,12 @@ def _models(periods: int) -> tuple[Floats, NDArray[np.int64], Floats, Floats]:
     prior = np.full(len(at), np.log(_JUMP_PROBABILITY / max(1, len(at) - 1)))
     prior[0] = np.log(1 - _JUMP_PROBABILITY)
     count = len(_DRIFTS)
-    return np.repeat(_DRIFTS, len(at)), np.tile(at, count), np.tile(size, count), np.tile(prior, count)
+    return (
+        np.repeat(_DRIFTS, len(at)),
+        np.tile(at, count),
+        np.tile(size, count),
+        np.tile(prior, count),
+    )
 
 
 def _filtered(

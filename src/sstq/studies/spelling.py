@@ -38,10 +38,19 @@ class Spelling:
 
     def __post_init__(self) -> None:
         check_option("case", self.case, CASES)
-        fine = isinstance(self.alphabet, str) and len(set(self.alphabet)) == len(self.alphabet) <= _MOST_LETTERS
-        require(fine, f"alphabet must be up to {_MOST_LETTERS} different letters, got {self.alphabet!r}")
+        fine = (
+            isinstance(self.alphabet, str)
+            and len(set(self.alphabet)) == len(self.alphabet) <= _MOST_LETTERS
+        )
+        require(
+            fine,
+            f"alphabet must be up to {_MOST_LETTERS} different letters, got {self.alphabet!r}",
+        )
         kept = all(self.normalised(letter) == letter for letter in self.alphabet)
-        require(kept, f"alphabet must be letters that normalisation keeps, got {self.alphabet!r}")
+        require(
+            kept,
+            f"alphabet must be letters that normalisation keeps, got {self.alphabet!r}",
+        )
 
     @cached_property
     def size(self) -> int:
@@ -59,14 +68,18 @@ class Spelling:
         """Return a string as it is counted; None for what is no string, or has no UTF-8."""
         if not isinstance(value, str):
             return None
-        text = unicodedata.normalize("NFC", value.lower() if self.case == "lower" else value)
+        text = unicodedata.normalize(
+            "NFC", value.lower() if self.case == "lower" else value
+        )
         # Half of a surrogate pair has no UTF-8.
         return None if any("\ud800" <= letter <= "\udfff" for letter in text) else text
 
     def symbols(self, text: str) -> tuple[int, ...]:
         """Return the symbols of a normalised string, without the end."""
         spelled: list[int] = []
-        for letter in unicodedata.normalize("NFC", text.lower() if self.case == "lower" else text):
+        for letter in unicodedata.normalize(
+            "NFC", text.lower() if self.case == "lower" else text
+        ):
             if letter in self._numbers:
                 spelled.append(self._numbers[letter])
             else:
@@ -92,4 +105,8 @@ class Spelling:
         except UnicodeDecodeError:
             return None
         ended = tuple(symbols[: len(self.symbols(text))])
-        return text if ended == self.symbols(text) and set(symbols[len(ended) :]) <= {END} else None
+        return (
+            text
+            if ended == self.symbols(text) and set(symbols[len(ended) :]) <= {END}
+            else None
+        )

@@ -28,4 +28,6 @@ def read_vectors(values: Sequence[Any], dim: int) -> Floats:
 def into_ball(rows: Floats, clip: float) -> Floats:
     """The vectors, with those longer than clip scaled down to it, so that a mechanism warns of none."""
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows * np.minimum(1.0, clip * (1 - 1e-12) / np.maximum(norms, 1e-200)))
+    return np.asarray(
+        rows * np.minimum(1.0, clip * (1 - 1e-12) / np.maximum(norms, 1e-200))
+    )

@@ -71,18 +71,40 @@ class WordsQuestion(Question):
     def check(self) -> None:
         """Check the fields."""
         spelling = self.spelling
-        texts = isinstance(self.words, list) and all(spelling.normalised(word) == word for word in self.words)
-        require(texts and len(set(self.words)) == len(self.words), "words must be different normalised strings")
-        rows = isinstance(self.prefixes, list) and all(isinstance(row, list) for row in self.prefixes)
-        require(rows and len(set(map(len, self.prefixes))) <= 1, "prefixes must be lists of one length")
+        texts = isinstance(self.words, list) and all(
+            spelling.normalised(word) == word for word in self.words
+        )
+        require(
+            texts and len(set(self.words)) == len(self.words),
+            "words must be different normalised strings",
+        )
+        rows = isinstance(self.prefixes, list) and all(
+            isinstance(row, list) for row in self.prefixes
+        )
+        require(
+            rows and len(set(map(len, self.prefixes))) <= 1,
+            "prefixes must be lists of one length",
+        )
         numbers = {symbol for row in self.prefixes for symbol in row}
-        require(all(type(one) is int and END < one < spelling.size for one in numbers), "prefixes must be of symbols")
-        require(len(set(map(tuple, self.prefixes))) == len(self.prefixes), "prefixes must be different")
+        require(
+            all(type(one) is int and END < one < spelling.size for one in numbers),
+            "prefixes must be of symbols",
+        )
+        require(
+            len(set(map(tuple, self.prefixes))) == len(self.prefixes),
+            "prefixes must be different",
+        )
         check_number("step", self.step, 1, _FIRST, integer=True)
         check_number("longest", self.longest, _FIRST, _LONGEST, integer=True)
-        require(isinstance(self.mechanism, Frequencies), f"mechanism must be Frequencies, got {self.mechanism!r}")
+        require(
+            isinstance(self.mechanism, Frequencies),
+            f"mechanism must be Frequencies, got {self.mechanism!r}",
+        )
         wanted = max(2, len(self.words) + len(self.prefixes) * self._following + 1)
-        require(self.mechanism.categories == wanted, f"categories must be {wanted}, got {self.mechanism.categories}")
+        require(
+            self.mechanism.categories == wanted,
+            f"categories must be {wanted}, got {self.mechanism.categories}",
+        )
 
     @cached_property
     def spelling(self) -> Spelling:
@@ -129,7 +151,9 @@ class WordsQuestion(Question):
         place = prefixes.get(symbols[:length])
         if place is None or len(symbols) > self.longest:
             return other
-        following = [*symbols[length : length + self.step], *[END] * self.step][: self.step]
+        following = [*symbols[length : length + self.step], *[END] * self.step][
+            : self.step
+        ]
         number = 0 if len(symbols) > length + self.step else 1
         for symbol in following:
             number = number * self.spelling.size + symbol
@@ -190,7 +214,10 @@ class Words(Study):
         self.spelling = Spelling(alphabet, case)
         texts = [self.spelling.normalised(one) for one in candidates]
         require(None not in texts, "candidates must be strings")
-        require(len(texts) <= _MOST_WORDS, f"candidates must be at most {_MOST_WORDS:,} strings, got {len(texts):,}")
+        require(
+            len(texts) <= _MOST_WORDS,
+            f"candidates must be at most {_MOST_WORDS:,} strings, got {len(texts):,}",
+        )
         super().__init__(
             epsilon=check_argument("epsilon", epsilon),
             longest=check_number("longest", longest, _FIRST, _LONGEST, integer=True),
@@ -205,8 +232,14 @@ class Words(Study):
     def weights(self) -> dict[str, float]:
         """One cohort per prefix length; none once nothing is left to ask about."""
         ends = [*range(_FIRST, self.options["longest"], _STEP), self.options["longest"]]
-        left = {f"letters 1 to {end}": _DECLINE**number for number, end in enumerate(ends)}
-        if self.learned and not self.learned[-1]["words"] and not self.learned[-1]["prefixes"]:
+        left = {
+            f"letters 1 to {end}": _DECLINE**number for number, end in enumerate(ends)
+        }
+        if (
+            self.learned
+            and not self.learned[-1]["words"]
+            and not self.learned[-1]["prefixes"]
+        ):
             return {}
         return dict(list(left.items())[len(self.learned) :])
 
@@ -239,11 +272,19 @@ class Words(Study):
             return Frequencies(categories, epsilon)
 
         def private(local: float) -> bool:
-            return bool(shuffled_epsilon(Frequencies(categories, local), people, delta) <= epsilon)
+            return bool(
+                shuffled_epsilon(Frequencies(categories, local), people, delta)
+                <= epsilon
+            )
 
-        return Frequencies(categories, furthest(private, epsilon, max(epsilon, _MOST_EPSILON), _PRECISION))
+        return Frequencies(
+            categories,
+            furthest(private, epsilon, max(epsilon, _MOST_EPSILON), _PRECISION),
+        )
 
-    def take(self, cohort: str, question: Any, aggregator: Aggregator[Estimate]) -> dict[str, Any]:
+    def take(
+        self, cohort: str, question: Any, aggregator: Aggregator[Estimate]
+    ) -> dict[str, Any]:
         """Keep what may be there, and how often messages hit the strings that are complete."""
         people = aggregator.count
         rates = question.mechanism.sets.rates
@@ -253,7 +294,10 @@ class Words(Study):
         words = list(zip(question.words, shares, strict=False))
         prefixes = []
         wide = 2 * self.spelling.size**_STEP
-        room = min(_MOST_CATEGORIES, int(_WIDEST_SET * (1 + math.exp(question.mechanism.epsilon)))) - len(words)
+        room = min(
+            _MOST_CATEGORIES,
+            int(_WIDEST_SET * (1 + math.exp(question.mechanism.epsilon))),
+        ) - len(words)
         known = {None, *question.words}
         following = len(words) + np.flatnonzero(shares[len(words) :] > gate)
         for place in following[np.argsort(-shares[following], kind="stable")]:
@@ -262,22 +306,33 @@ class Words(Study):
             if ends and text not in known and room > 0:
                 words.append((text, shares[place]))
                 room -= 1
-            elif not ends and END not in symbols and end < self.options["longest"] and room > wide:
+            elif (
+                not ends
+                and END not in symbols
+                and end < self.options["longest"]
+                and room > wide
+            ):
                 prefixes.append(list(symbols))
                 room -= wide
         return {
             "people": people,
             "rates": list(rates),
-            "tested": max(1, len(question.prefixes) * question.spelling.size**question.step),
+            "tested": max(
+                1, len(question.prefixes) * question.spelling.size**question.step
+            ),
             "words": [word for word, _ in words],
-            "hits": [round((rates.other + share * rates.gap) * people) for _, share in words],
+            "hits": [
+                round((rates.other + share * rates.gap) * people) for _, share in words
+            ],
             "prefixes": prefixes,
         }
 
     def conclude(self) -> WordsResult:
         """List the strings that are surely there."""
         public = len(self.options["candidates"])
-        return WordsResult.from_cohorts(self.learned, public, self.options["epsilon"], _FALSE_SHARE)
+        return WordsResult.from_cohorts(
+            self.learned, public, self.options["epsilon"], _FALSE_SHARE
+        )
 
     def plan(self, people: int) -> StudyPlan:
         """Tell which share a string needs to be found in 19 of 20 studies."""
@@ -285,10 +340,23 @@ class Words(Study):
         sizes = self.cohort_sizes(people)
         least = min(sizes.values())
         if least < 2:
-            return StudyPlan(people, sizes, problem=f"each of {len(sizes)} cohorts needs 2 people or more")
+            return StudyPlan(
+                people,
+                sizes,
+                problem=f"each of {len(sizes)} cohorts needs 2 people or more",
+            )
         mechanism = self._frequencies(_MOST_CATEGORIES, least)
         # As likely as a false one of a hundred that are listed among so many, and 1.64 standard errors above.
         share = (4.7 + 1.64) * math.sqrt(mechanism.sets.rates.variance_at(0.0) / least)
         if share > 1 / 2:
-            return StudyPlan(people, sizes, problem=f"only strings of {share:.0%} of the people would be found")
-        return StudyPlan(people, sizes, share, "the share of a string that is found in 19 of 20 studies")
+            return StudyPlan(
+                people,
+                sizes,
+                problem=f"only strings of {share:.0%} of the people would be found",
+            )
+        return StudyPlan(
+            people,
+            sizes,
+            share,
+            "the share of a string that is found in 19 of 20 studies",
+        )

@@ -42,7 +42,9 @@ def check_mechanism(mechanism: Mechanism, seed: int | None = None) -> dict[str, 
         Why checks were left out, by their names.
     """
     seed = secrets.randbits(32) if seed is None else seed
-    reasons = {check.__name__: run_check(check, mechanism, seed=seed) for check in CHECKS}
+    reasons = {
+        check.__name__: run_check(check, mechanism, seed=seed) for check in CHECKS
+    }
     return {name: reason for name, reason in reasons.items() if reason is not None}
 
 

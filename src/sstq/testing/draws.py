@@ -18,7 +18,10 @@ from sstq.testing.tools import require, require_alike, some_messages
 def check_randomness(mechanism: Mechanism, seed: int) -> None:
     """Seeds are reproducible and marked; otherwise all randomness is words of the operating system."""
     require_alike(mechanism, mechanism, seed)
-    require(some_messages(mechanism, 64, seed).simulated, "messages from a seed must be marked as simulated")
+    require(
+        some_messages(mechanism, 64, seed).simulated,
+        "messages from a seed must be marked as simulated",
+    )
     drawn: list[Any] = []
 
     def drawing(count: int) -> Any:
@@ -26,14 +29,23 @@ def check_randomness(mechanism: Mechanism, seed: int) -> None:
         return drawn[-1]
 
     fresh = _from_words(mechanism, drawing)
-    require(not fresh.simulated, "messages from entropy must not be marked as simulated")
+    require(
+        not fresh.simulated, "messages from entropy must not be marked as simulated"
+    )
     again = _from_words(mechanism, lambda _: drawn.pop(0))
-    require(fresh.to_bytes() == again.to_bytes(), "the same words of the operating system must give the same messages")
+    require(
+        fresh.to_bytes() == again.to_bytes(),
+        "the same words of the operating system must give the same messages",
+    )
     # No law has one outcome only for both ends of every draw and some words between them.
     low = _from_words(mechanism, lambda count: np.zeros(count, dtype=np.uint64))
-    high = _from_words(mechanism, lambda count: np.full(count, 2**64 - 1, dtype=np.uint64))
+    high = _from_words(
+        mechanism, lambda count: np.full(count, 2**64 - 1, dtype=np.uint64)
+    )
     different = {messages.to_bytes() for messages in (low, fresh, high)}
-    require(len(different) > 1, "messages must be drawn from words of the operating system")
+    require(
+        len(different) > 1, "messages must be drawn from words of the operating system"
+    )
 
 
 def _from_words(mechanism: Mechanism, words: Callable[[int], Any]) -> Messages:
@@ -52,5 +64,10 @@ def check_privacy(mechanism: Mechanism, seed: int) -> None:
         require(not report.problem, report.problem)
         bound = log_upper(max(report.ratio, mechanism.law().ratio()))
     else:
-        bound = empirical_audit(mechanism, samples=16_000, alpha=1e-9, rng=seed).lower_bound
-    require(bound <= mechanism.epsilon, f"ε is at least {bound:.3f}, not {mechanism.epsilon}")
+        bound = empirical_audit(
+            mechanism, samples=16_000, alpha=1e-9, rng=seed
+        ).lower_bound
+    require(
+        bound <= mechanism.epsilon,
+        f"ε is at least {bound:.3f}, not {mechanism.epsilon}",
+    )

@@ -59,7 +59,9 @@ def _estimates(mechanism: Mechanism, person: Any, count: int, source: BitSource)
     return mechanism.decode(messages).reshape(slots, count, -1)
 
 
-def check_estimates(mechanism: Mechanism, seed: int, names: tuple[str, ...] = (), count: int = 4000) -> None:
+def check_estimates(
+    mechanism: Mechanism, seed: int, names: tuple[str, ...] = (), count: int = 4000
+) -> None:
     """The mean of the estimates and their squared error are what the mechanism states.
 
     The mean is x itself if it says that it is unbiased. `names` are
@@ -73,23 +75,37 @@ def check_estimates(mechanism: Mechanism, seed: int, names: tuple[str, ...] = ()
         decoded = single.mean(axis=0)
         every = single
         if not any(isinstance(field, FloatField) for field in mechanism.layout.fields):
-            every = np.concatenate([single, _estimates(mechanism, person, count, _Stretched(seed))], axis=1)
+            every = np.concatenate(
+                [single, _estimates(mechanism, person, count, _Stretched(seed))], axis=1
+            )
         expected = mechanism.row_error(person)[0]
         target = mechanism.input.truth(person)
         if mechanism.unbiased:
             off = np.linalg.norm(expected - target)
-            require(off <= 1e-3 * mechanism.clip, f"{name}: it says that it is unbiased, but it is off by {off:g}")
-        for direction in [*target, *np.random.default_rng(seed).standard_normal((3, target.shape[1]))]:
-            along = decoded @ direction
-            margin = margin_of(along, float(np.ptp(every @ direction))) + 1e-6 * mechanism.clip * float(
-                np.linalg.norm(direction)
+            require(
+                off <= 1e-3 * mechanism.clip,
+                f"{name}: it says that it is unbiased, but it is off by {off:g}",
             )
-            require(abs(along.mean() - expected[0] @ direction) <= margin, f"{name}: the mean is not the stated one")
+        for direction in [
+            *target,
+            *np.random.default_rng(seed).standard_normal((3, target.shape[1])),
+        ]:
+            along = decoded @ direction
+            margin = margin_of(
+                along, float(np.ptp(every @ direction))
+            ) + 1e-6 * mechanism.clip * float(np.linalg.norm(direction))
+            require(
+                abs(along.mean() - expected[0] @ direction) <= margin,
+                f"{name}: the mean is not the stated one",
+            )
         squared = np.sum((decoded - target) ** 2, axis=1)
         total = mechanism.mean_error(person, 1).total
         largest = float(np.max(np.sum((every - target) ** 2, axis=-1)))
         margin = margin_of(squared, largest) + 1e-6 * (total + mechanism.clip**2)
-        require(abs(squared.mean() - total) <= margin, f"{name}: the squared error is not the expected one")
+        require(
+            abs(squared.mean() - total) <= margin,
+            f"{name}: the squared error is not the expected one",
+        )
 
 
 def check_aggregation(mechanism: Mechanism, seed: int) -> None:
@@ -106,22 +122,40 @@ def check_aggregation(mechanism: Mechanism, seed: int) -> None:
     alike = [merged]
     other = variant(mechanism, 0.625)
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("messages.sstq", "messages.parquet") if find_spec("pyarrow") else ("messages.sstq",):
+        for name in (
+            ("messages.sstq", "messages.parquet")
+            if find_spec("pyarrow")
+            else ("messages.sstq",)
+        ):
             write_messages(Path(folder) / name, messages)
             alike.append(mechanism.aggregator())
-            require(alike[-1].update_from_file(Path(folder) / name), "a new file must be added")
+            require(
+                alike[-1].update_from_file(Path(folder) / name),
+                "a new file must be added",
+            )
         whole.save(Path(folder) / "state")
         alike.append(mechanism.load_aggregator(Path(folder) / "state"))
         raises(ValueError, other.load_aggregator, Path(folder) / "state")
-    require({one.count for one in (whole, *alike)} == {len(messages)}, "count must be the number of messages")
+    require(
+        {one.count for one in (whole, *alike)} == {len(messages)},
+        "count must be the number of messages",
+    )
     raises(ValueError, whole.update, some_messages(other, 3, seed))
     estimate = whole.mean()
     for same in (one.mean() for one in alike):
-        require(np.array_equal(same.value, estimate.value), "the mean must not depend on shards and files")
-        require(np.array_equal(same.stderr, estimate.stderr), "stderr must not depend on shards and files")
+        require(
+            np.array_equal(same.value, estimate.value),
+            "the mean must not depend on shards and files",
+        )
+        require(
+            np.array_equal(same.stderr, estimate.stderr),
+            "stderr must not depend on shards and files",
+        )
         require(same.simulated, "messages from a seed must be marked as simulated")
     if not mechanism.estimator.averages:
         return
     decoded = mechanism.input.outward(mechanism.decode(messages))
     off = np.abs(estimate.value - decoded.mean(axis=0)).max()
-    require(off <= 1e-9 * np.abs(decoded).max(), "the mean must be that of the estimates")
+    require(
+        off <= 1e-9 * np.abs(decoded).max(), "the mean must be that of the estimates"
+    )

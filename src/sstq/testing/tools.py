@@ -24,7 +24,9 @@ def require(condition: Any, problem: str) -> None:
         raise AssertionError(problem)
 
 
-def raises(kind: type[Exception], call: Callable[..., Any], *given: Any, **options: Any) -> None:
+def raises(
+    kind: type[Exception], call: Callable[..., Any], *given: Any, **options: Any
+) -> None:
     """The call raises such an error."""
     try:
         call(*given, **options)
@@ -41,7 +43,10 @@ def some_messages(mechanism: Mechanism, count: int, rng: Any = None) -> Messages
 
 def require_alike(first: Mechanism, second: Mechanism, seed: int) -> None:
     """Both encode the same people to the same bytes."""
-    same = some_messages(first, 20, seed).to_bytes() == some_messages(second, 20, seed).to_bytes()
+    same = (
+        some_messages(first, 20, seed).to_bytes()
+        == some_messages(second, 20, seed).to_bytes()
+    )
     require(same, "both must encode alike")
 
 

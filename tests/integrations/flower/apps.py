@@ -29,7 +29,9 @@ NAMES = ("matrix", "scale", "bias")
 
 
 def vector(record):
-    return np.concatenate([np.asarray(record[name].numpy(), dtype=np.float64).ravel() for name in NAMES])
+    return np.concatenate(
+        [np.asarray(record[name].numpy(), dtype=np.float64).ravel() for name in NAMES]
+    )
 
 
 def train_to(values, **metrics):
@@ -37,12 +39,16 @@ def train_to(values, **metrics):
 
     def train(message, context):
         metric = MetricRecord({"num-examples": 10, "loss": 0.5} | metrics)
-        return Message(RecordDict({"arrays": model(values), "metrics": metric}), reply_to=message)
+        return Message(
+            RecordDict({"arrays": model(values), "metrics": metric}), reply_to=message
+        )
 
     return train
 
 
-def request_message(mechanism, *, number=1, node=2, start=None, names=NAMES, message_id="m1"):
+def request_message(
+    mechanism, *, number=1, node=2, start=None, names=NAMES, message_id="m1"
+):
     content = RecordDict({"arrays": model(start)})
     content[RECORD] = MessageRequest(mechanism, number, tuple(names)).to_record()
     message = Message(content, dst_node_id=node, message_type="train")

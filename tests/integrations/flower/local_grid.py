@@ -27,7 +27,13 @@ class LocalGrid(Grid):
     """
 
     def __init__(
-        self, client_app, nodes, *, node_config=lambda partition: {}, run_config=None, wire=lambda reply: [reply]
+        self,
+        client_app,
+        nodes,
+        *,
+        node_config=lambda partition: {},
+        run_config=None,
+        wire=lambda reply: [reply],
     ):
         # This process may create messages, as a ServerApp's process may from the start.
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, SERVER, 0
@@ -37,7 +43,11 @@ class LocalGrid(Grid):
             partition + SERVER + 1: Context(
                 1,
                 partition + SERVER + 1,
-                {"partition-id": partition, "num-partitions": nodes, **node_config(partition)},
+                {
+                    "partition-id": partition,
+                    "num-partitions": nodes,
+                    **node_config(partition),
+                },
                 RecordDict(),
                 dict(run_config or {}),
             )
@@ -60,14 +70,20 @@ class LocalGrid(Grid):
 
     def pull_messages(self, message_ids):
         """The replies to these messages; each can be pulled once."""
-        return [reply for message_id in message_ids for reply in self._replies.pop(message_id, [])]
+        return [
+            reply
+            for message_id in message_ids
+            for reply in self._replies.pop(message_id, [])
+        ]
 
     def send_and_receive(self, messages, *, timeout=None):
         return self.pull_messages(self.push_messages(messages))
 
     def _push(self, message):
         message_id = uuid4().hex
-        message.metadata.__dict__.update(_message_id=message_id, _run_id=self.run.run_id)
+        message.metadata.__dict__.update(
+            _message_id=message_id, _run_id=self.run.run_id
+        )
         reply = self._answer(message)
         reply.metadata.__dict__["_message_id"] = uuid4().hex
         self._replies[message_id] = list(self._wire(reply))
@@ -75,9 +91,13 @@ class LocalGrid(Grid):
 
     def _answer(self, message):
         own = copy.copy(message)
-        own.content = RecordDict({name: record.copy() for name, record in message.content.items()})
+        own.content = RecordDict(
+            {name: record.copy() for name, record in message.content.items()}
+        )
         try:
             return self._client_app(own, self.contexts[message.metadata.dst_node_id])
         except Exception as error:
             reason = f"{type(error)}:<'{error}'>"
-            return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
+            return Message(
+                Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message
+            )

@@ -7,7 +7,11 @@ from .apps import frameunit
 
 
 def budget(folder, app=None, **node_config):
-    settings = {"sstq-max-epsilon": 2.0, "sstq-total-epsilon": 5.0, "sstq-ledger": str(folder)}
+    settings = {
+        "sstq-max-epsilon": 2.0,
+        "sstq-total-epsilon": 5.0,
+        "sstq-ledger": str(folder),
+    }
     return NodeBudget(app or Limits(), settings | node_config, node_id=2)
 
 
@@ -42,9 +46,12 @@ def test_the_smaller_total_counts_and_the_ledger_is_the_nodes(tmp_path):
     assert Ledger(thrifty.path).epsilon == 5.0
     with pytest.raises(ValueError, match="more than is left"):
         thrifty.permit(frameunit(1.0), "round 2")
-    budget(tmp_path).charge(frameunit(2.0), "round 2")  # another app, with no limit of its own
+    # another app, with no limit of its own
+    budget(tmp_path).charge(frameunit(2.0), "round 2")
     with pytest.raises(ValueError, match="more than is left"):
-        budget(tmp_path, **{"sstq-total-epsilon": 4.0}).permit(frameunit(0.5), "round 3")
+        budget(tmp_path, **{"sstq-total-epsilon": 4.0}).permit(
+            frameunit(0.5), "round 3"
+        )
 
 
 def test_a_smaller_total_holds_although_two_apps_ask_at_once(tmp_path):
@@ -59,10 +66,18 @@ def test_a_smaller_total_holds_although_two_apps_ask_at_once(tmp_path):
 
 @pytest.mark.parametrize(
     ("missing", "reason"),
-    [("sstq-max-epsilon", "no limit"), ("sstq-total-epsilon", "no limit"), ("sstq-ledger", "no ledger")],
+    [
+        ("sstq-max-epsilon", "no limit"),
+        ("sstq-total-epsilon", "no limit"),
+        ("sstq-ledger", "no ledger"),
+    ],
 )
 def test_nothing_is_sent_without_a_cap_or_a_ledger(tmp_path, missing, reason):
-    settings = {"sstq-max-epsilon": 2.0, "sstq-total-epsilon": 5.0, "sstq-ledger": str(tmp_path)}
+    settings = {
+        "sstq-max-epsilon": 2.0,
+        "sstq-total-epsilon": 5.0,
+        "sstq-ledger": str(tmp_path),
+    }
     del settings[missing]
     with pytest.raises(ValueError, match=f"{reason}.*set {missing}"):
         NodeBudget(Limits(), settings, node_id=2)
@@ -70,7 +85,11 @@ def test_nothing_is_sent_without_a_cap_or_a_ledger(tmp_path, missing, reason):
 
 def test_a_total_of_the_nodes_needs_a_folder_of_the_nodes(tmp_path):
     """In an app's folder it would begin anew with every app that names another one."""
-    settings = {"sstq-max-epsilon": 2.0, "sstq-total-epsilon": 2.0, "sstq-node": "ward-3"}
+    settings = {
+        "sstq-max-epsilon": 2.0,
+        "sstq-total-epsilon": 2.0,
+        "sstq-node": "ward-3",
+    }
     for name in ("a", "b"):
         with pytest.raises(ValueError, match=r"no ledger of its own.*set sstq-ledger"):
             NodeBudget(Limits(ledger=tmp_path / name), settings, node_id=2)
@@ -99,8 +118,12 @@ def test_the_home_folder_is_written_with_a_tilde(tmp_path, monkeypatch):
     assert budget("~/ledgers").path == tmp_path / "ledgers" / "node-2.ledger"
     assert Limits(ledger="~/ledgers").ledger == tmp_path / "ledgers"
     for unknown in ("sstq-ledger", "ledger"):
-        with pytest.raises(ValueError, match=f"{unknown} begins with a home folder that is not known"):
-            budget("~nobody-of-this-name/x") if unknown == "sstq-ledger" else Limits(ledger="~nobody-of-this-name/x")
+        with pytest.raises(
+            ValueError, match=f"{unknown} begins with a home folder that is not known"
+        ):
+            budget("~nobody-of-this-name/x") if unknown == "sstq-ledger" else Limits(
+                ledger="~nobody-of-this-name/x"
+            )
 
 
 @pytest.mark.parametrize(
@@ -120,7 +143,12 @@ def test_a_setting_that_cannot_be_read_is_never_passed_over(tmp_path, config):
 
 
 def test_a_named_node_keeps_its_ledger_under_another_number(tmp_path):
-    named = {"sstq-max-epsilon": 2.0, "sstq-total-epsilon": 2.0, "sstq-ledger": str(tmp_path), "sstq-node": "ward-3"}
+    named = {
+        "sstq-max-epsilon": 2.0,
+        "sstq-total-epsilon": 2.0,
+        "sstq-ledger": str(tmp_path),
+        "sstq-node": "ward-3",
+    }
     NodeBudget(Limits(), named, node_id=1).charge(frameunit(2.0), "round 1")
     with pytest.raises(ValueError, match="more than is left"):
         NodeBudget(Limits(), named, node_id=2).permit(frameunit(2.0), "round 2")

@@ -27,7 +27,10 @@ def limits(folder, total=8.0):
 def cohorts_of(used, grid, rounds):
     """The nodes that are asked in each round, without waiting for answers."""
     return [
-        [message.metadata.dst_node_id for message in used.configure_train(number, model(), ConfigRecord(), grid)]
+        [
+            message.metadata.dst_node_id
+            for message in used.configure_train(number, model(), ConfigRecord(), grid)
+        ]
         for number in range(1, rounds + 1)
     ]
 
@@ -35,9 +38,13 @@ def cohorts_of(used, grid, rounds):
 def test_nodes_that_answer_once_have_spent_their_total_and_no_more(ledgers):
     # 120 answers of ε = 8 in cohorts of 40: the error of a round is that of `test_training`.
     grid = LocalGrid(app_with(regression, **limits(ledgers)), 120)
-    used = SstqStrategy(FedAvg(**INNER), "sstq", epsilon=8.0, clip=0.45, participation="once", cohort=40)
+    used = SstqStrategy(
+        FedAvg(**INNER), "sstq", epsilon=8.0, clip=0.45, participation="once", cohort=40
+    )
     result = used.start(grid, start(), num_rounds=5)
-    replies = [metrics["sstq-replies"] for metrics in result.train_metrics_clientapp.values()]
+    replies = [
+        metrics["sstq-replies"] for metrics in result.train_metrics_clientapp.values()
+    ]
     assert replies == [40, 40, 40]  # then nobody is left to be asked
     assert [Ledger(path).spent for path in ledgers.glob("*.ledger")] == [8.0] * 120
     assert used.privacy_spent().epsilon == 8.0
@@ -48,7 +55,9 @@ def test_nodes_that_answer_once_have_spent_their_total_and_no_more(ledgers):
 @pytest.mark.parametrize("participation", ["once", 2])
 def test_nobody_is_asked_more_often_than_promised(ledgers, participation):
     grid = LocalGrid(app_with(train_to(UPDATE), **limits(ledgers)), 20)
-    used = SstqStrategy(FedAvg(**INNER), epsilon=2.0, clip=1.0, participation=participation, cohort=8)
+    used = SstqStrategy(
+        FedAvg(**INNER), epsilon=2.0, clip=1.0, participation=participation, cohort=8
+    )
     answers = 1 if participation == "once" else participation
     asked = Counter(node for cohort in cohorts_of(used, grid, 12) for node in cohort)
     assert set(asked.values()) == {answers}
@@ -68,7 +77,13 @@ def test_who_was_asked_least_comes_first():
 
 def test_a_server_that_was_killed_asks_nobody_twice(ledgers):
     grid = LocalGrid(app_with(train_to(UPDATE), **limits(ledgers)), 20)
-    arguments = {"epsilon": 2.0, "clip": 1.0, "participation": "once", "cohort": 8, "state": ledgers / "state.json"}
+    arguments = {
+        "epsilon": 2.0,
+        "clip": 1.0,
+        "participation": "once",
+        "cohort": 8,
+        "state": ledgers / "state.json",
+    }
     before = SstqStrategy(FedAvg(**INNER), **arguments)
     # It dies after the messages of its second round have left.
     first = cohorts_of(before, grid, 2)
@@ -77,9 +92,12 @@ def test_a_server_that_was_killed_asks_nobody_twice(ledgers):
     messages = list(after.configure_train(1, model(), ConfigRecord(), grid))
     rest = [message.metadata.dst_node_id for message in messages]
     assert sorted(first[0] + first[1] + rest) == list(range(2, 22))
-    assert MessageRequest.from_content(messages[0].content).number == 3  # so its frame is a fresh one
+    # so its frame is a fresh one
+    assert MessageRequest.from_content(messages[0].content).number == 3
     with pytest.raises(ValueError, match="frame_seed must be"):
-        SstqStrategy(FedAvg(**INNER), **arguments, frame_seed=(before.frame_seed + 1) % 2**64)
+        SstqStrategy(
+            FedAvg(**INNER), **arguments, frame_seed=(before.frame_seed + 1) % 2**64
+        )
     (ledgers / "state.json").write_text("{}")
     with pytest.raises(ValueError, match="damaged or not the state"):
         SstqStrategy(FedAvg(**INNER), **arguments)
@@ -89,7 +107,9 @@ def test_a_node_that_is_asked_too_often_refuses(ledgers):
     """A server that has forgotten whom it asked, or never cared, gets refusals and the nodes spend nothing."""
     grid = LocalGrid(app_with(train_to(UPDATE), **limits(ledgers)), 6)
     for number, answered in ((1, 6), (2, 0)):
-        used = SstqStrategy(FedAvg(**INNER), epsilon=8.0, clip=1.0, participation="once", cohort=6)
+        used = SstqStrategy(
+            FedAvg(**INNER), epsilon=8.0, clip=1.0, participation="once", cohort=6
+        )
         metrics = used.start(grid, model(), num_rounds=1).train_metrics_clientapp[1]
         assert metrics["sstq-replies"] == answered, number
         assert metrics["sstq-refused"] == 6 - answered
@@ -101,9 +121,18 @@ def test_a_node_that_is_asked_too_often_refuses(ledgers):
     [
         ({"participation": "once"}, "cohort must be given"),
         ({"cohort": 5}, "participation must be given"),
-        ({"participation": "often", "cohort": 5}, "participation must be 'once' or an integer"),
-        ({"participation": 0, "cohort": 5}, "participation must be 'once' or an integer"),
-        ({"participation": 1, "cohort": 1}, "min_train_nodes of the inner strategy must be at most cohort = 1, got 2"),
+        (
+            {"participation": "often", "cohort": 5},
+            "participation must be 'once' or an integer",
+        ),
+        (
+            {"participation": 0, "cohort": 5},
+            "participation must be 'once' or an integer",
+        ),
+        (
+            {"participation": 1, "cohort": 1},
+            "min_train_nodes of the inner strategy must be at most cohort = 1, got 2",
+        ),
     ],
 )
 def test_wrong_arguments_are_refused(arguments, message):

@@ -14,5 +14,10 @@ except ImportError as error:
 
 
 def test_a_missing_flower_names_the_extra():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
-    assert done.stdout == "sstq.integrations.flower needs Flower: pip install 'sstq[flower]'\n"
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
+    )
+    assert (
+        done.stdout
+        == "sstq.integrations.flower needs Flower: pip install 'sstq[flower]'\n"
+    )

@@ -23,12 +23,16 @@ QUIET = {"fraction_evaluate": 0.0}
 
 
 def strategy(inner=None, **arguments):
-    return SstqStrategy(inner or FedAvg(**QUIET), **{"epsilon": 2.0, "clip": 1.0} | arguments)
+    return SstqStrategy(
+        inner or FedAvg(**QUIET), **{"epsilon": 2.0, "clip": 1.0} | arguments
+    )
 
 
 def ask(used, grid, start=None, number=1):
     """One round's requests, with ids as the grid gives them when it sends them, and the request that they carry."""
-    messages = list(used.configure_train(number, start or model(), ConfigRecord(), grid))
+    messages = list(
+        used.configure_train(number, start or model(), ConfigRecord(), grid)
+    )
     for message in messages:
         message.metadata.__dict__["_message_id"] = uuid4().hex
     return messages, MessageRequest.from_content(messages[0].content)
@@ -39,7 +43,9 @@ def answers(messages, request, updates, seed):
     replies = []
     for i, (message, update) in enumerate(zip(messages, updates, strict=True)):
         payload = request.mechanism.encode(update, rng=seed + i).to_bytes()
-        replies.append(Message(RecordDict({RECORD: request.answer(payload)}), reply_to=message))
+        replies.append(
+            Message(RecordDict({RECORD: request.answer(payload)}), reply_to=message)
+        )
     return replies
 
 
@@ -48,7 +54,8 @@ def lines(monkeypatch):
     """The lines of the strategy's log."""
     lines = []
     monkeypatch.setattr(
-        "sstq.integrations.flower.strategy.log", lambda level, text, *values: lines.append(text % values)
+        "sstq.integrations.flower.strategy.log",
+        lambda level, text, *values: lines.append(text % values),
     )
     return lines
 
@@ -79,10 +86,14 @@ def test_the_mean_is_the_aggregators_bit_for_bit(grid, seed, name, arguments):
     for _, payload in sorted(zip(nodes, sent, strict=True)):
         aggregator.update(request.mechanism.messages_from_bytes(payload, 1))
     estimate = aggregator.mean()
-    for array, before, part in zip(NAMES, (4, 1, 1), np.split(estimate.value, [4, 5]), strict=True):
+    for array, before, part in zip(
+        NAMES, (4, 1, 1), np.split(estimate.value, [4, 5]), strict=True
+    ):
         base = start[array].numpy()
         assert before == base.size
-        assert np.array_equal(arrays[array].numpy(), (base + part.reshape(base.shape)).astype(base.dtype))
+        assert np.array_equal(
+            arrays[array].numpy(), (base + part.reshape(base.shape)).astype(base.dtype)
+        )
     assert metrics["sstq-measured-error"] == np.linalg.norm(estimate.stderr)
 
 
@@ -93,30 +104,50 @@ def test_what_is_not_trained_stays_exactly_as_it_was(grid, seed):
         messages, request = ask(used, grid, start)
         assert request.names == ("matrix", "scale")
         assert request.mechanism.dim == 5
-        arrays, _ = used.aggregate_train(1, answers(messages, request, np.zeros((12, 5)), seed))
+        arrays, _ = used.aggregate_train(
+            1, answers(messages, request, np.zeros((12, 5)), seed)
+        )
         assert list(arrays) == list(start)
         for name in ("steps", "empty", "bias"):
-            assert (arrays[name].dtype, arrays[name].data) == (start[name].dtype, start[name].data)
+            assert (arrays[name].dtype, arrays[name].data) == (
+                start[name].dtype,
+                start[name].data,
+            )
         assert arrays["scale"].numpy().shape == ()
 
 
 def test_each_round_has_a_fresh_frame_and_digest(grid):
     for name in ("frameunit", "sqkr"):
         used = strategy(mechanism=name)
-        digests = {ask(used, grid, number=number)[1].mechanism.digest() for number in (1, 2, 1)}
+        digests = {
+            ask(used, grid, number=number)[1].mechanism.digest() for number in (1, 2, 1)
+        }
         assert len(digests) == 3
 
 
 def test_a_seed_repeats_the_frames_and_none_draws_them(grid):
-    digests = [ask(strategy(frame_seed=s), grid)[1].mechanism.digest() for s in (5, 5, 6, None, None)]
-    assert digests[0] == digests[1] == frameunit(2.0, frame_seed=sstq.mix_seed(5, 1)).digest()
+    digests = [
+        ask(strategy(frame_seed=s), grid)[1].mechanism.digest()
+        for s in (5, 5, 6, None, None)
+    ]
+    assert (
+        digests[0]
+        == digests[1]
+        == frameunit(2.0, frame_seed=sstq.mix_seed(5, 1)).digest()
+    )
     assert len(set(digests)) == 4
 
 
 def test_frames_follow_from_the_nodes_of_a_round(grid):
     for nodes, share in ((12, 1.0), (6, 0.5)):
-        _, request = ask(strategy(FedAvg(fraction_train=share, **QUIET), epsilon=8.0), grid)
-        assert request.mechanism.frames == sstq.FrameUnit(DIM, 8.0, clients=nodes).frames > 1
+        _, request = ask(
+            strategy(FedAvg(fraction_train=share, **QUIET), epsilon=8.0), grid
+        )
+        assert (
+            request.mechanism.frames
+            == sstq.FrameUnit(DIM, 8.0, clients=nodes).frames
+            > 1
+        )
 
 
 def test_metrics_say_what_arrived_and_what_it_cost(grid, seed):
@@ -127,17 +158,30 @@ def test_metrics_say_what_arrived_and_what_it_cost(grid, seed):
         arrays, metrics = used.aggregate_train(number, [*replies[:10], replies[0]])
     assert arrays is not None
     assert (metrics["sstq-replies"], metrics["sstq-bytes"]) == (10, 20)
-    assert (metrics["sstq-invalid"], metrics["sstq-missing"], metrics["sstq-refused"]) == (1, 2, 0)
+    assert (
+        metrics["sstq-invalid"],
+        metrics["sstq-missing"],
+        metrics["sstq-refused"],
+    ) == (1, 2, 0)
     assert metrics["sstq-epsilon"] == 2.0
-    assert (metrics["sstq-epsilon-asked"], metrics["sstq-epsilon-answered"]) == (4.0, 4.0)
-    assert metrics["sstq-predicted-error"] == math.sqrt(request.mechanism.typical_error(10).total)
+    assert (metrics["sstq-epsilon-asked"], metrics["sstq-epsilon-answered"]) == (
+        4.0,
+        4.0,
+    )
+    assert metrics["sstq-predicted-error"] == math.sqrt(
+        request.mechanism.typical_error(10).total
+    )
 
 
-def test_what_was_asked_and_what_was_answered_are_those_of_the_nodes_with_the_most(grid, seed):
+def test_what_was_asked_and_what_was_answered_are_those_of_the_nodes_with_the_most(
+    grid, seed
+):
     class Chosen(FedAvg):
         def configure_train(self, server_round, arrays, config, grid):
             nodes = {1: [2, 3, 4, 5], 2: [5], 3: [2]}[server_round]
-            return self._construct_messages(RecordDict({"arrays": arrays}), nodes, "train")
+            return self._construct_messages(
+                RecordDict({"arrays": arrays}), nodes, "train"
+            )
 
     used, asked, answered = strategy(Chosen(**QUIET)), [], []
     assert used.privacy_spent() == PrivacySpent(0.0, 0.0, 0, "local-basic-composition")
@@ -165,7 +209,9 @@ def test_a_model_that_would_overflow_stays_as_it_was(lines, grid, seed):
     start = ArrayRecord({"w": Array(np.zeros(DIM, dtype=np.float16))})
     used = strategy(Inner(**QUIET), clip=1e7)
     messages, request = ask(used, grid, start)
-    arrays, metrics = used.aggregate_train(1, answers(messages, request, np.zeros((12, DIM)), seed))
+    arrays, metrics = used.aggregate_train(
+        1, answers(messages, request, np.zeros((12, DIM)), seed)
+    )
     assert arrays is start
     assert metrics["sstq-replies"] == 12
     assert lines[1:] == [
@@ -195,13 +241,17 @@ def test_without_a_valid_reply_the_model_and_the_inner_strategy_stay(grid):
 
 
 @pytest.mark.parametrize(("arguments", "enough"), [({}, 6), ({"min_replies": 4}, 4)])
-def test_a_round_of_too_few_replies_is_not_applied(lines, grid, seed, arguments, enough):
+def test_a_round_of_too_few_replies_is_not_applied(
+    lines, grid, seed, arguments, enough
+):
     """By default half of the twelve nodes that were asked."""
     start = model(UPDATE)
     for count in (enough - 1, enough):
         used = strategy(**arguments)
         messages, request = ask(used, grid, start)
-        arrays, metrics = used.aggregate_train(1, answers(messages[:count], request, np.zeros((count, DIM)), seed))
+        arrays, metrics = used.aggregate_train(
+            1, answers(messages[:count], request, np.zeros((count, DIM)), seed)
+        )
         assert metrics["sstq-replies"] == count
         assert (arrays is start) == (count < enough)
         assert math.isnan(metrics["sstq-predicted-error"]) == (count < enough)
@@ -230,7 +280,9 @@ class Other(FedAvg):
     """Sends another model than that of the server."""
 
     def configure_train(self, server_round, arrays, config, grid):
-        return super().configure_train(server_round, ArrayRecord({"w": Array(np.zeros(2))}), config, grid)
+        return super().configure_train(
+            server_round, ArrayRecord({"w": Array(np.zeros(2))}), config, grid
+        )
 
 
 def test_wrong_arguments_are_refused(grid):
@@ -245,13 +297,24 @@ def test_wrong_arguments_are_refused(grid):
     for wrong in ({"epsilon": -1.0}, {"clip": 0}):
         with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be"):
             ask(strategy(**wrong), grid)
-    with pytest.raises(TypeError, match="frameunit takes no option 'bitz'; it takes dim, "):
+    with pytest.raises(
+        TypeError, match="frameunit takes no option 'bitz'; it takes dim, "
+    ):
         ask(strategy(bitz=3), grid)
     for wrong, message in [
-        ({"min_replies": 13}, "min_replies must be at most the nodes per round, 12, got 13"),
-        ({"mechanism": "csgm", "clients": 12}, "must be locally private, got csgm; choose another, such as frameunit"),
+        (
+            {"min_replies": 13},
+            "min_replies must be at most the nodes per round, 12, got 13",
+        ),
+        (
+            {"mechanism": "csgm", "clients": 12},
+            "must be locally private, got csgm; choose another, such as frameunit",
+        ),
         ({"inner": Other(**QUIET)}, "no array 'matrix'"),
-        ({"mechanism": "groupunit", "groups": 3}, "must take vectors and nothing else, .*; use frameunit"),
+        (
+            {"mechanism": "groupunit", "groups": 3},
+            "must take vectors and nothing else, .*; use frameunit",
+        ),
     ]:
         with pytest.raises(ValueError, match=message):
             ask(strategy(**wrong), grid)

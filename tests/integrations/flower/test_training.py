@@ -16,22 +16,45 @@ TRUTH = np.linspace(-1, 1, DIM) / np.linalg.norm(np.linspace(-1, 1, DIM))
 
 
 def start():
-    return ArrayRecord({"w": Array(np.zeros(DIM, dtype=np.float32)), "steps": Array(np.array(0))})
+    return ArrayRecord(
+        {"w": Array(np.zeros(DIM, dtype=np.float32)), "steps": Array(np.array(0))}
+    )
 
 
 def regression(message, context):
     """A step of gradient descent on the node's own examples of one linear model."""
-    examples = np.random.default_rng(int(context.node_config["partition-id"])).standard_normal((32, DIM))
+    examples = np.random.default_rng(
+        int(context.node_config["partition-id"])
+    ).standard_normal((32, DIM))
     w = message.content["arrays"]["w"].numpy()
     w = w - 0.4 * examples.T @ (examples @ (w - TRUTH)) / 32
-    arrays = ArrayRecord({"w": Array(w.astype(np.float32)), "steps": Array(np.array(1))})
-    metrics = MetricRecord({"loss": float(np.sum((w - TRUTH) ** 2)), "num-examples": 32})
+    arrays = ArrayRecord(
+        {"w": Array(w.astype(np.float32)), "steps": Array(np.array(1))}
+    )
+    metrics = MetricRecord(
+        {"loss": float(np.sum((w - TRUTH) ** 2)), "num-examples": 32}
+    )
     return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
 
 
-def run(inner, ledgers, *, nodes=40, rounds=6, train=regression, epsilon=8.0, mechanism="sstq", clip=0.45, **rest):
-    grid_arguments = {name: rest.pop(name) for name in ("wire", "node_config") if name in rest}
-    limits = {"max_epsilon": 8.0, "total_epsilon": 800.0, "ledger": ledgers} | rest.pop("limits", {})
+def run(
+    inner,
+    ledgers,
+    *,
+    nodes=40,
+    rounds=6,
+    train=regression,
+    epsilon=8.0,
+    mechanism="sstq",
+    clip=0.45,
+    **rest,
+):
+    grid_arguments = {
+        name: rest.pop(name) for name in ("wire", "node_config") if name in rest
+    }
+    limits = {"max_epsilon": 8.0, "total_epsilon": 800.0, "ledger": ledgers} | rest.pop(
+        "limits", {}
+    )
     grid = LocalGrid(app_with(train, **limits), nodes, **grid_arguments)
     used = SstqStrategy(inner, mechanism, epsilon=epsilon, clip=clip, **rest)
     return used.start(grid, start(), num_rounds=rounds)
@@ -87,9 +110,21 @@ def test_failures_of_all_kinds_do_not_stop_a_run(ledgers):
         wire=wire,
         node_config=lambda partition: strict if partition % 10 == 7 else {},
     )
-    assert len(result.train_metrics_clientapp) == len(result.evaluate_metrics_clientapp) == 3
+    assert (
+        len(result.train_metrics_clientapp)
+        == len(result.evaluate_metrics_clientapp)
+        == 3
+    )
     metrics = result.train_metrics_clientapp[3]
     # Of 40 nodes 8 are lost, 8 answer twice, 8 send nonsense, and four others refuse. Those whose training fails
     # answer nevertheless.
-    counts = {name: metrics[f"sstq-{name}"] for name in ("missing", "refused", "invalid", "replies")}
-    assert counts == {"missing": 8, "refused": 4, "invalid": 8 + 8, "replies": 40 - 8 - 4 - 8}
+    counts = {
+        name: metrics[f"sstq-{name}"]
+        for name in ("missing", "refused", "invalid", "replies")
+    }
+    assert counts == {
+        "missing": 8,
+        "refused": 4,
+        "invalid": 8 + 8,
+        "replies": 40 - 8 - 4 - 8,
+    }

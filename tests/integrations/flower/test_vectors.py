@@ -28,7 +28,9 @@ def test_adding_keeps_types_shapes_and_what_is_not_private():
 
 def test_names_and_patterns_freeze():
     assert private_names(model(), ["matrix"]) == ("scale", "bias")
-    with pytest.raises(ValueError, match=r"frozen must name arrays of the model .* got 'martix'"):
+    with pytest.raises(
+        ValueError, match=r"frozen must name arrays of the model .* got 'martix'"
+    ):
         private_names(model(), ["martix"])
     with pytest.raises(ValueError, match="must have an array to train"):
         private_names(model(), ["*"])

@@ -7,7 +7,14 @@ from scipy.special import logsumexp
 from scipy.stats import binom, norm
 
 from paper.baselines.csgm import CSGM, L2CSGM
-from paper.baselines.csgm_accounting import ORDERS, Release, divergence, least_sigma, overflow, spent
+from paper.baselines.csgm_accounting import (
+    ORDERS,
+    Release,
+    divergence,
+    least_sigma,
+    overflow,
+    spent,
+)
 from sstq.accounting import gaussian_sigma
 from sstq.inputs.trial_vectors import structured_vectors
 
@@ -15,7 +22,14 @@ BOTH = pytest.mark.parametrize("kind", [CSGM, L2CSGM])
 
 
 def small(kind, **changes):
-    options = {"dim": 16, "epsilon": 2.0, "clients": 50, "clip": 0.5, "coordinates": 20, "frame_seed": 3}
+    options = {
+        "dim": 16,
+        "epsilon": 2.0,
+        "clients": 50,
+        "clip": 0.5,
+        "coordinates": 20,
+        "frame_seed": 3,
+    }
     return kind(**options | changes)
 
 
@@ -33,13 +47,17 @@ def some_vectors(count, seed, dim=16, norm=0.5):
 
 
 @pytest.mark.parametrize("order", [2, 300])
-@pytest.mark.parametrize(("rate", "sigma"), [(1e-6, 3.0), (1e-3, 0.5), (0.3, 10.0), (0.999, 1.0)])
+@pytest.mark.parametrize(
+    ("rate", "sigma"), [(1e-6, 3.0), (1e-3, 0.5), (0.3, 10.0), (0.999, 1.0)]
+)
 def test_divergence_is_the_sum_of_the_paper(rate, sigma, order):
     # Mironov, Talwar, Zhang 2019, Section 3.3, summed as it stands; its digits cancel when the divergence is tiny.
     k = np.arange(order + 1)
     terms = binom.logpmf(k, order, rate) + k * (k - 1) / (2 * sigma**2)
     expected = logsumexp(terms) / (order - 1)
-    assert divergence(rate, 1.0, order, sigma) == pytest.approx(expected, rel=1e-8, abs=1e-13)
+    assert divergence(rate, 1.0, order, sigma) == pytest.approx(
+        expected, rel=1e-8, abs=1e-13
+    )
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 20.0])
@@ -48,9 +66,19 @@ def test_calibration_spends_the_budget_and_no_more(epsilon, rate, weight):
     delta = 1e-5
     sigma = least_sigma(rate, weight, epsilon, delta)
     # Stopping after the best order loses nothing.
-    every = [divergence(rate, weight, a, sigma) + math.log1p(-1 / a) - math.log(delta * a) / (a - 1) for a in ORDERS]
+    every = [
+        divergence(rate, weight, a, sigma)
+        + math.log1p(-1 / a)
+        - math.log(delta * a) / (a - 1)
+        for a in ORDERS
+    ]
     assert spent(rate, weight, sigma, delta) == pytest.approx(min(every), rel=2e-9)
-    assert 0.9999 * epsilon < spent(rate, weight, sigma, delta) <= epsilon < spent(rate, weight, 0.9999 * sigma, delta)
+    assert (
+        0.9999 * epsilon
+        < spent(rate, weight, sigma, delta)
+        <= epsilon
+        < spent(rate, weight, 0.9999 * sigma, delta)
+    )
 
 
 @pytest.mark.parametrize(("epsilon", "loosest"), [(0.1, 1.12), (8.0, 1.10)])
@@ -65,13 +93,18 @@ def test_the_bound_on_the_energy_is_the_chord_of_a_convex_function(seed):
     for rate, sigma, order in ((0.1, 1.0, 4), (0.01, 0.5, 16), (0.7, 3.0, 2)):
         squares = rng.random(200) ** 3
         single = [divergence(rate, 1.0, order, sigma / u**0.5) for u in squares]
-        assert sum(single) <= divergence(rate, squares.sum(), order, sigma) * (1 + 1e-12)
+        assert sum(single) <= divergence(rate, squares.sum(), order, sigma) * (
+            1 + 1e-12
+        )
 
 
 # --- the sampling -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("size", "expected"), [(64, 1), (1024, 16), (4096, 2048), (4096, 4000), (1 << 22, 1000)])
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [(64, 1), (1024, 16), (4096, 2048), (4096, 4000), (1 << 22, 1000)],
+)
 def test_the_cap_is_sound_and_tight(size, expected):
     spare = 2.0**-10 * 1e-5 * math.exp(-1)  # of δ, for the cap
     most = Release.calibrated(1.0, 1e-5, size, size, expected).most
@@ -84,7 +117,9 @@ def test_the_cap_is_sound_and_tight(size, expected):
 def test_drawn_sizes_and_sets_have_their_probabilities(seed):
     """10,000 draws of a set of 8 places: sizes, singles and pairs, 6 + 8 + 28 z-tests at |z| < 6 (1e-7)."""
     sampling, count = sampling_of(8, 3, 5), 10_000
-    words = np.random.default_rng(seed).integers(0, 1 << 64, size=(count, 3), dtype=np.uint64)
+    words = np.random.default_rng(seed).integers(
+        0, 1 << 64, size=(count, 3), dtype=np.uint64
+    )
     sizes = sampling.counts(words[:, 2])
     member = np.zeros((count, 8))
     for row, size in enumerate(sizes.tolist()):
@@ -92,7 +127,10 @@ def test_drawn_sizes_and_sets_have_their_probabilities(seed):
     np.testing.assert_array_equal(member.sum(axis=1), sizes)
 
     def check(observed, probability):
-        assert abs(observed / count - probability) < 6 * (probability * (1 - probability) / count) ** 0.5
+        assert (
+            abs(observed / count - probability)
+            < 6 * (probability * (1 - probability) / count) ** 0.5
+        )
 
     probabilities = binom.pmf(np.arange(6), 8, 3 / 8) / binom.cdf(5, 8, 3 / 8)
     for k, probability in enumerate(probabilities):
@@ -109,12 +147,18 @@ def test_drawn_sizes_and_sets_have_their_probabilities(seed):
 def test_sets_are_the_same_everywhere():
     # The definition, step by step: SHAKE-128 of sixteen bytes, 32-bit numbers, their top ten bits, the distinct ones.
     seed = np.array([0x0123456789ABCDEF, 42], dtype=np.uint64)
-    stream = hashlib.shake_128(bytes.fromhex("efcdab8967452301") + (42).to_bytes(8, "little")).digest(4000)
-    numbers = [int.from_bytes(stream[4 * i : 4 * i + 4], "little") >> 22 for i in range(1000)]
+    stream = hashlib.shake_128(
+        bytes.fromhex("efcdab8967452301") + (42).to_bytes(8, "little")
+    ).digest(4000)
+    numbers = [
+        int.from_bytes(stream[4 * i : 4 * i + 4], "little") >> 22 for i in range(1000)
+    ]
     first = list(dict.fromkeys(numbers))
     sampling = sampling_of(1024, 100, 1024)
     assert sampling.chosen(seed, 100).tolist() == sorted(first[:100])
-    assert sampling.chosen(seed, 1000).tolist() == sorted(set(range(1024)) - set(first[:24]))
+    assert sampling.chosen(seed, 1000).tolist() == sorted(
+        set(range(1024)) - set(first[:24])
+    )
     assert sampling.chosen(seed, 0).tolist() == []
     assert sampling.chosen(seed, 1024).tolist() == list(range(1024))
 
@@ -130,7 +174,9 @@ def hockey_sticks(sampling, contribution, sigma, epsilon):
     cell = (axis[1] - axis[0]) ** 2
 
     def density(center):
-        return np.outer(norm.pdf(axis, center[0], sigma), norm.pdf(axis, center[1], sigma))
+        return np.outer(
+            norm.pdf(axis, center[0], sigma), norm.pdf(axis, center[1], sigma)
+        )
 
     without = density((0, 0))
     with_client = sum(
@@ -149,8 +195,13 @@ def hockey_sticks(sampling, contribution, sigma, epsilon):
 def test_the_release_is_private_by_integration(epsilon):
     """N = 2: the exact δ at ε, in both directions, for a client with both coordinates at the bound."""
     release = Release.calibrated(epsilon, 1e-3, 2.0, 2, 1)
-    assert 1e-5 < max(hockey_sticks(release, np.ones(2), release.sigma, epsilon)) <= 1e-3
-    assert max(hockey_sticks(release, np.array([1.0, -0.3]), release.sigma, epsilon)) <= 1e-3
+    assert (
+        1e-5 < max(hockey_sticks(release, np.ones(2), release.sigma, epsilon)) <= 1e-3
+    )
+    assert (
+        max(hockey_sticks(release, np.array([1.0, -0.3]), release.sigma, epsilon))
+        <= 1e-3
+    )
 
 
 def test_the_integration_would_notice_too_little_noise():
@@ -184,7 +235,12 @@ def test_no_client_exceeds_the_bounds_that_privacy_rests_on(kind, bits, seed):
     batches = list(structured_vectors(40, np.random.default_rng(seed)).values())
     batches.append(mechanism.frame.rows(np.arange(20)))
     x = 1e3 * np.concatenate(batches)
-    levels = 2 * mechanism.encode(x, rng=seed).column("code").astype(float) / ((1 << bits) - 1) - 1
+    levels = (
+        2
+        * mechanism.encode(x, rng=seed).column("code").astype(float)
+        / ((1 << bits) - 1)
+        - 1
+    )
     assert np.abs(levels).max() <= 1
     assert np.sum(levels**2, axis=1).max() <= mechanism.weight * (1 + 1e-12)
     assert mechanism.weight <= mechanism.frame.size
@@ -195,7 +251,11 @@ def test_the_energy_bound_is_enforced(monkeypatch):
     monkeypatch.setattr(L2CSGM, "_energy_limit", 0.25)
     coefficients, missed = mechanism._bounded(np.eye(3, 40, dtype=np.float32))
     beta = mechanism.kashin.bound(mechanism.frame)
-    np.testing.assert_allclose(np.sum(coefficients**2, axis=1) * beta**2, 0.25 * mechanism.frame.size, rtol=1e-6)
+    np.testing.assert_allclose(
+        np.sum(coefficients**2, axis=1) * beta**2,
+        0.25 * mechanism.frame.size,
+        rtol=1e-6,
+    )
     assert missed.all()
 
 
@@ -209,7 +269,9 @@ def full_round(mechanism, x, seed):
 
 
 @BOTH
-@pytest.mark.parametrize("changes", [{"coordinates": 64}, {"bits": 1, "coordinates": 2}])
+@pytest.mark.parametrize(
+    "changes", [{"coordinates": 64}, {"bits": 1, "coordinates": 2}]
+)
 def test_the_error_of_a_round_is_as_stated(kind, changes, seed):
     """200 rounds of 5 different clients: the squared error and 4 projections, |z| < 6 (1e-8)."""
     mechanism, rounds = small(kind, clients=5, epsilon=8.0, **changes), 200
@@ -229,7 +291,10 @@ def test_the_error_of_a_round_is_as_stated(kind, changes, seed):
     assert abs(squared.mean() - total) < 6 * squared.std() / rounds**0.5
     for direction in np.concatenate([truth[None], rng.standard_normal((3, 16))]):
         projected = means @ direction
-        assert abs(projected.mean() - truth @ direction) < 6 * projected.std() / rounds**0.5 + 1e-6
+        assert (
+            abs(projected.mean() - truth @ direction)
+            < 6 * projected.std() / rounds**0.5 + 1e-6
+        )
     # The standard error is public and an upper bound, of the right size.
     stderr = aggregator.mean().stderr
     assert np.all(stderr == stderr[0])
@@ -244,7 +309,9 @@ def test_copies_of_an_open_round_close_alike(tmp_path, seed):
     aggregator.update(messages)
     aggregator.save(tmp_path / "open")
     assert (tmp_path / "open").stat().st_mode & 0o777 == 0o600
-    means = [mechanism.load_aggregator(tmp_path / "open").mean().value for _ in range(3)]
+    means = [
+        mechanism.load_aggregator(tmp_path / "open").mean().value for _ in range(3)
+    ]
     np.testing.assert_array_equal(means[0], means[1])
     np.testing.assert_array_equal(means[0], aggregator.mean().value)
     # Asking twice gives the same mean, and closing again changes nothing.
@@ -267,7 +334,10 @@ def test_merging_ends_the_other_round(seed):
     assert first.count == 20
     assert second.closed
     assert not second.sums()[:-3].any()
-    for use in (lambda: mechanism.aggregator().merge(second), lambda: second.update(messages)):
+    for use in (
+        lambda: mechanism.aggregator().merge(second),
+        lambda: second.update(messages),
+    ):
         with pytest.raises(ValueError, match="round is closed"):
             use()
     with pytest.raises(ValueError, match="at least one message"):
@@ -281,7 +351,10 @@ def test_a_closed_round_takes_nothing_more(seed):
     messages = mechanism.encode(some_vectors(20, seed), rng=seed)
     closed, still_open = mechanism.aggregator(), mechanism.aggregator()
     closed.update(messages[:10])
-    with pytest.raises(ValueError, match="the round must have at most clients = 20 messages, got 10 and 20 more"):
+    with pytest.raises(
+        ValueError,
+        match="the round must have at most clients = 20 messages, got 10 and 20 more",
+    ):
         closed.update(messages)
     still_open.update(messages[10:])
     closed.close()
@@ -342,7 +415,9 @@ def test_default_coordinates_are_the_fewest_with_twice_the_error():
     assert kept & (kept - 1) == 0
 
     def error(coordinates):
-        return Release.calibrated(1.0, mechanism.delta, mechanism.weight, mechanism.frame.size, coordinates).error(1000)
+        return Release.calibrated(
+            1.0, mechanism.delta, mechanism.weight, mechanism.frame.size, coordinates
+        ).error(1000)
 
     assert error(kept) <= 2 * error(mechanism.frame.size) < error(kept // 2)
     # In a small frame all coefficients are shorter than a seed.

@@ -44,7 +44,9 @@ class CoordinateSign(sx.Mechanism):
         given = dict(locals())
         common = self.checked(dim=dim, epsilon=epsilon, clip=clip)
         channel = sx.flat_channel(1, common["epsilon"])
-        self.settle(given, CoordinateSignSolved(**common, own=channel.own, other=channel.other))
+        self.settle(
+            given, CoordinateSignSolved(**common, own=channel.own, other=channel.other)
+        )
 
     @cached_property
     def draw(self) -> sx.FlatChannel:
@@ -60,7 +62,9 @@ class CoordinateSign(sx.Mechanism):
     def estimator(self) -> sx.FrameEstimator:
         """Sums of the signs of every coordinate."""
         frame = sx.IdentityFrame(self.dim, self.dim)
-        return sx.FrameEstimator(self, frame, SIGNS, self.largest_message() / self.dim, self.places)
+        return sx.FrameEstimator(
+            self, frame, SIGNS, self.largest_message() / self.dim, self.places
+        )
 
     def places(self, messages: sx.Messages) -> tuple[sx.Rows, sx.Rows]:
         """The coordinate and the sign of every message."""
@@ -69,8 +73,12 @@ class CoordinateSign(sx.Mechanism):
     def encode_batch(self, batch: sx.Batch) -> sx.Columns:
         """Draw a coordinate from the first word, round with the second, and flip with the last."""
         coordinate = sx.streams.multiply_shift(batch.words[:, 0], self.dim)
-        value = self.unit_ball(batch.rows, batch.report)[np.arange(len(coordinate)), coordinate]
-        token = (sx.unit_interval(batch.words[:, 1]) < (1 + value.astype(np.float64)) / 2).astype(np.int64)
+        value = self.unit_ball(batch.rows, batch.report)[
+            np.arange(len(coordinate)), coordinate
+        ]
+        token = (
+            sx.unit_interval(batch.words[:, 1]) < (1 + value.astype(np.float64)) / 2
+        ).astype(np.int64)
         return self.draw.sample(token, sx.channel_words(batch.words[:, 2])), coordinate
 
     def row_error(self, rows: sx.Rows) -> tuple[sx.Floats, sx.Floats]:

@@ -51,7 +51,12 @@ class ShareEstimator(sx.SparseEstimator):
 
     def decode(self, messages: sx.Messages) -> sx.Floats:
         """±1/gap for every category: the sign of H[c + 1, y], y being the number."""
-        signs = np.bitwise_count(self.codes(messages)[:, None] & np.arange(1, self.categories + 1)) & 1
+        signs = (
+            np.bitwise_count(
+                self.codes(messages)[:, None] & np.arange(1, self.categories + 1)
+            )
+            & 1
+        )
         return (1.0 - 2.0 * signs) / self.gap
 
     def estimate(self, sums: sx.Sums) -> sx.Estimate:
@@ -62,7 +67,9 @@ class ShareEstimator(sx.SparseEstimator):
         sx.hadamard_transform(counts)
         excess = counts[0, 1 : self.categories + 1] / sums.count
         spread = np.sqrt((1 - excess**2) / max(sums.count - 1, 1))
-        stderr = spread / self.gap if sums.count > 1 else np.full(self.categories, np.nan)
+        stderr = (
+            spread / self.gap if sums.count > 1 else np.full(self.categories, np.nan)
+        )
         return sx.Estimate(excess / self.gap, stderr, sums.count, sums.simulated)
 
 
@@ -136,7 +143,9 @@ class HadamardResponse(sx.Mechanism):
 
     def row_error(self, rows: sx.Rows) -> tuple[sx.Floats, sx.Floats]:
         """Exact: every category has the second moment 1/gap²."""
-        return self.input.truth(rows), np.full(len(rows), self.categories / self.gap**2 - 1)
+        return self.input.truth(rows), np.full(
+            len(rows), self.categories / self.gap**2 - 1
+        )
 
     def error_of_typical(self, clients: int) -> sx.ExpectedError:
         """The error is the same for all categories."""

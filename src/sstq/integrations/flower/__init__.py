@@ -10,7 +10,9 @@ Needs the extra: ``pip install 'sstq[flower]'``.
 try:
     import flwr as _flwr  # noqa: F401
 except ImportError as error:
-    raise ImportError("sstq.integrations.flower needs Flower: pip install 'sstq[flower]'") from error
+    raise ImportError(
+        "sstq.integrations.flower needs Flower: pip install 'sstq[flower]'"
+    ) from error
 
 from sstq.integrations.flower.mod import SstqMod
 from sstq.integrations.flower.strategy import SstqStrategy

@@ -47,7 +47,9 @@ class Limits:
             check_argument("total_epsilon", self.total_epsilon)
         if self.ledger is not None:
             # A process that changes its folder must not start a new budget there.
-            object.__setattr__(self, "ledger", _folder("ledger", self.ledger).absolute())
+            object.__setattr__(
+                self, "ledger", _folder("ledger", self.ledger).absolute()
+            )
 
 
 class NodeBudget:
@@ -65,16 +67,26 @@ class NodeBudget:
     """
 
     def __init__(
-        self, app: Limits, node_config: Mapping[str, Any], node_id: int, run_config: Iterable[str] = ()
+        self,
+        app: Limits,
+        node_config: Mapping[str, Any],
+        node_id: int,
+        run_config: Iterable[str] = (),
     ) -> None:
         _check_keys(node_config, run_config)
-        self.max_epsilon = _cap(node_config, "sstq-max-epsilon", app.max_epsilon, "answer_epsilon")
-        self.total_epsilon = _cap(node_config, "sstq-total-epsilon", app.total_epsilon, "total_epsilon")
+        self.max_epsilon = _cap(
+            node_config, "sstq-max-epsilon", app.max_epsilon, "answer_epsilon"
+        )
+        self.total_epsilon = _cap(
+            node_config, "sstq-total-epsilon", app.total_epsilon, "total_epsilon"
+        )
         # An app's cap binds that app only, so a ledger is opened for the node's total where there is one.
         self._ledger_total = node_config.get("sstq-total-epsilon", self.total_epsilon)
         name = node_config.get("sstq-node", f"node-{node_id}")
         if not isinstance(name, str) or not _NODE_NAME.fullmatch(name):
-            raise ValueError("sstq-node must be 1 to 64 letters, digits, dots, dashes and underscores")
+            raise ValueError(
+                "sstq-node must be 1 to 64 letters, digits, dots, dashes and underscores"
+            )
         self.path = _node_folder(node_config, app) / f"{name}.ledger"
 
     def permit(self, mechanism: Mechanism, round_id: str) -> None:
@@ -88,7 +100,9 @@ class NodeBudget:
         with _public_reasons():
             ledger = self._open()
             if any(entry.round_id == round_id for entry in ledger.entries):
-                raise ValueError("this request was already answered; a second answer would be a second expense")
+                raise ValueError(
+                    "this request was already answered; a second answer would be a second expense"
+                )
             within = _sum(ledger) + Fraction(epsilon) <= Fraction(self.total_epsilon)
             if not within or not ledger.rounds_left(epsilon):
                 raise ValueError(_exhausted(epsilon))
@@ -105,7 +119,9 @@ class NodeBudget:
             ledger.spend(epsilon, round_id)
             spent = _sum(ledger)
             total = min(self.total_epsilon, ledger.epsilon)
-            said = "SstqMod: this answer spends epsilon = %s; %s of %s is spent in total"
+            said = (
+                "SstqMod: this answer spends epsilon = %s; %s of %s is spent in total"
+            )
             log(INFO, said, epsilon, round_up(spent), total)
             # The ledger guards its own total under a lock. A smaller one may have been overspent since `permit`.
             if spent > Fraction(total):
@@ -117,7 +133,12 @@ class NodeBudget:
             return Ledger(self.path)
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         ledger = Ledger(self.path, epsilon=self._ledger_total)
-        log(WARNING, "SstqMod: a new budget starts: %s, total epsilon %s", self.path, ledger.epsilon)
+        log(
+            WARNING,
+            "SstqMod: a new budget starts: %s, total epsilon %s",
+            self.path,
+            ledger.epsilon,
+        )
         return ledger
 
 
@@ -128,10 +149,14 @@ def _public_reasons() -> Iterator[None]:
         yield
     except (LedgerDamaged, OSError) as error:
         log(ERROR, "SstqMod: the ledger cannot be used: %s", error)
-        raise ValueError("the node's ledger cannot be used; its operator can find the reason in the log") from error
+        raise ValueError(
+            "the node's ledger cannot be used; its operator can find the reason in the log"
+        ) from error
     except LedgerError as error:
         log(WARNING, "SstqMod: the ledger refuses: %s", error)
-        raise ValueError(f"the node's ledger refuses: {type(error).__name__}") from error
+        raise ValueError(
+            f"the node's ledger refuses: {type(error).__name__}"
+        ) from error
 
 
 def _sum(ledger: Ledger) -> Fraction:
@@ -148,7 +173,9 @@ def _check_keys(node_config: Iterable[str], run_config: Iterable[str]) -> None:
     for key in node_config:
         if key.lower().startswith("sstq") and key not in _KEYS:
             close = did_you_mean(key.lower(), _KEYS)
-            raise ValueError(f"the node's configuration has no key {key!r}; valid are {', '.join(_KEYS)}{close}")
+            raise ValueError(
+                f"the node's configuration has no key {key!r}; valid are {', '.join(_KEYS)}{close}"
+            )
     for key in run_config:
         if key.lower().startswith("sstq"):
             raise ValueError(
@@ -162,10 +189,14 @@ def _node_folder(node_config: Mapping[str, Any], app: Limits) -> Path:
     if "sstq-ledger" in node_config:
         folder = _folder("sstq-ledger", node_config["sstq-ledger"])
         if not folder.is_absolute():
-            raise ValueError("sstq-ledger must be an absolute folder: a relative one could start a new budget")
+            raise ValueError(
+                "sstq-ledger must be an absolute folder: a relative one could start a new budget"
+            )
         return folder
     if app.ledger is None or "sstq-total-epsilon" in node_config:
-        raise ValueError("the node has no ledger of its own: set sstq-ledger, a folder, in the node's configuration")
+        raise ValueError(
+            "the node has no ledger of its own: set sstq-ledger, a folder, in the node's configuration"
+        )
     return Path(app.ledger)
 
 
@@ -176,7 +207,9 @@ def _folder(name: str, value: Any) -> Path:
     try:
         return Path(value).expanduser()
     except RuntimeError as error:
-        raise ValueError(f"{name} begins with a home folder that is not known") from error
+        raise ValueError(
+            f"{name} begins with a home folder that is not known"
+        ) from error
 
 
 def _cap(node_config: Mapping[str, Any], key: str, app: float | None, of: str) -> float:
@@ -184,5 +217,7 @@ def _cap(node_config: Mapping[str, Any], key: str, app: float | None, of: str) -
     caps = [check_argument(key, node_config[key], of=of)] if key in node_config else []
     caps += [] if app is None else [app]
     if not caps:
-        raise ValueError(f"the node has no limit: set {key} in the node's configuration; nothing is sent without it")
+        raise ValueError(
+            f"the node has no limit: set {key} in the node's configuration; nothing is sent without it"
+        )
     return float(min(caps))

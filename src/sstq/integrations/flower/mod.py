@@ -17,7 +17,8 @@ from sstq.integrations.flower.vectors import PrivateArrays, sole_arrays
 from sstq.integrations.flower.wire import RECORD, MessageRequest
 from sstq.mechanisms.answers import answer
 
-_WARNED = "sstq-warned"  # the record in the node's state that says that a warning was logged
+# the record in the node's state that says that a warning was logged
+_WARNED = "sstq-warned"
 
 
 class SstqMod:
@@ -66,7 +67,9 @@ class SstqMod:
     ) -> None:
         self._limits = Limits(max_epsilon, total_epsilon, ledger)
 
-    def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    def __call__(
+        self, message: Message, context: Context, call_next: ClientAppCallable
+    ) -> Message:
         """Answer a request for training; other messages are passed to the next mod."""
         if message.metadata.message_type.split(".")[0] != MessageType.TRAIN:
             _warn_of_clear_replies(context)
@@ -82,50 +85,79 @@ class SstqMod:
             # Copies, since the training may change what it is given.
             names = frozenset(model)
             before = arrays.flatten(model)
-            budget = NodeBudget(self._limits, context.node_config, context.node_id, context.run_config)
+            budget = NodeBudget(
+                self._limits, context.node_config, context.node_id, context.run_config
+            )
             # A repeated request has the same name, and is answered once.
             round_id = f"run {message.metadata.run_id} round {request.number} message {message.metadata.message_id}"
             budget.permit(request.mechanism, round_id)
             reply = _train(message, context, call_next)
-            update = np.zeros_like(before) if reply is None else _update(reply, names, arrays, before)
+            update = (
+                np.zeros_like(before)
+                if reply is None
+                else _update(reply, names, arrays, before)
+            )
             budget.charge(request.mechanism, round_id)
         except ValueError as error:
             log(INFO, "SstqMod: refused: %s", error)
-            return Message(Error(ErrorCode.MOD_FAILED_PRECONDITION, f"SstqMod: {error}"), reply_to=message)
+            return Message(
+                Error(ErrorCode.MOD_FAILED_PRECONDITION, f"SstqMod: {error}"),
+                reply_to=message,
+            )
         # What is not finite is sent as zeros.
         payload = answer(request.mechanism, update).to_bytes()
         return Message(RecordDict({RECORD: request.answer(payload)}), reply_to=message)
 
 
-def _train(message: Message, context: Context, call_next: ClientAppCallable) -> Message | None:
+def _train(
+    message: Message, context: Context, call_next: ClientAppCallable
+) -> Message | None:
     """Return the training's reply, or None if it failed: why may depend on data, so the server is not told."""
     try:
         reply = call_next(message, context)
         if not reply.has_error() and reply.has_content():
             return reply
-        log(ERROR, "SstqMod: the training failed (%s); a zero update is sent in its place", reply.error.reason)
+        log(
+            ERROR,
+            "SstqMod: the training failed (%s); a zero update is sent in its place",
+            reply.error.reason,
+        )
     except (Exception, SystemExit) as error:
-        log(ERROR, "SstqMod: the training failed; a zero update is sent in its place", exc_info=error)
+        log(
+            ERROR,
+            "SstqMod: the training failed; a zero update is sent in its place",
+            exc_info=error,
+        )
     return None
 
 
 def _update(
-    reply: Message, names: frozenset[str], arrays: PrivateArrays, before: NDArray[np.float64]
+    reply: Message,
+    names: frozenset[str],
+    arrays: PrivateArrays,
+    before: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Return the change of the vector; ValueError if the reply does not fit, in words that may leave the node."""
     try:
         model = sole_arrays(reply.content, "the training's reply")
         if new := set(model) - names:
-            raise ValueError(f"the training must return only arrays that it was given; new: {', '.join(sorted(new))}")
+            raise ValueError(
+                f"the training must return only arrays that it was given; new: {', '.join(sorted(new))}"
+            )
         with np.errstate(over="ignore", invalid="ignore"):
             return arrays.flatten(model) - before
     except ValueError as error:
         log(ERROR, "SstqMod: %s", error)
-        raise ValueError("the training's reply does not fit the model that was sent") from error
+        raise ValueError(
+            "the training's reply does not fit the model that was sent"
+        ) from error
 
 
 def _warn_of_clear_replies(context: Context) -> None:
     """Warn once per run that more than private messages leaves the node."""
     if _WARNED not in context.state:
         context.state[_WARNED] = MetricRecord()
-        log(WARNING, "SstqMod: replies to evaluations and queries (loss, accuracy, …) leave this node without privacy")
+        log(
+            WARNING,
+            "SstqMod: replies to evaluations and queries (loss, accuracy, …) leave this node without privacy",
+        )

@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, Metadata, MetricRecord, RecordDict
+from flwr.app import (
+    ArrayRecord,
+    ConfigRecord,
+    Message,
+    MessageType,
+    Metadata,
+    MetricRecord,
+    RecordDict,
+)
 from flwr.serverapp import Grid, PrivacySpent
 from flwr.serverapp.strategy import Strategy
 from flwr.supercore import log
@@ -25,7 +33,13 @@ from sstq.checks import check_argument, check_number
 from sstq.exactness import round_up
 from sstq.integrations.flower.turns import CohortGrid, ServerState, Turns
 from sstq.integrations.flower.vectors import PrivateArrays, private_names, sole_arrays
-from sstq.integrations.flower.wire import RECORD, MessageRequest, SortedReplies, check_usable, sort_replies
+from sstq.integrations.flower.wire import (
+    RECORD,
+    MessageRequest,
+    SortedReplies,
+    check_usable,
+    sort_replies,
+)
 from sstq.mechanisms import Mechanism, mechanism, mechanism_class
 from sstq.mechanisms.registry import options_of
 from sstq.messages.batch import Messages
@@ -108,19 +122,29 @@ class SstqStrategy(Strategy):
         **arguments: Any,
     ) -> None:
         if "dim" in arguments:
-            raise ValueError("dim must be left out: it is the number of the model's private parameters")
+            raise ValueError(
+                "dim must be left out: it is the number of the model's private parameters"
+            )
         if isinstance(frozen, str):
             raise ValueError(f"frozen must be a sequence of names, got {frozen!r}")
         self.strategy = strategy
         if participation is None and cohort is not None:
-            raise ValueError(f"participation must be given with cohort, got cohort = {cohort}")
-        self._turns = None if participation is None else Turns(participation, cohort, strategy)
+            raise ValueError(
+                f"participation must be given with cohort, got cohort = {cohort}"
+            )
+        self._turns = (
+            None if participation is None else Turns(participation, cohort, strategy)
+        )
         seed = None if frame_seed is None else check_argument("frame_seed", frame_seed)
         path = None if state is None else Path(state)
         self._state = ServerState.open(path, seed, secrets.randbits(64))
         self._name = mechanism
-        mechanism_class(mechanism)  # refuses an unknown name now, not in the first round
-        self._arguments = arguments | {"clip": check_argument("clip", clip), "epsilon": epsilon}
+        # refuses an unknown name now, not in the first round
+        mechanism_class(mechanism)
+        self._arguments = arguments | {
+            "clip": check_argument("clip", clip),
+            "epsilon": epsilon,
+        }
         self._frozen = tuple(frozen)
         if min_replies is not None:
             check_number("min_replies", min_replies, 1, 10**9, integer=True)
@@ -143,14 +167,22 @@ class SstqStrategy(Strategy):
             0.0
         """
         answers = max(self._state.answered.values(), default=0)
-        return PrivacySpent(self._epsilon(self._state.answered), 0.0, answers, "local-basic-composition")
+        return PrivacySpent(
+            self._epsilon(self._state.answered), 0.0, answers, "local-basic-composition"
+        )
 
     def summary(self) -> None:
         """Log the request to the clients, a warning if they also evaluate, and the inner strategy's summary."""
         if getattr(self.strategy, "fraction_evaluate", 0.0) > 0:
             remedy = "pass fraction_evaluate=0.0 to the inner strategy"
-            log(WARNING, "SstqStrategy: what clients return from evaluations is not private; %s to prevent it", remedy)
-        settings = ", ".join(f"{name}={value}" for name, value in self._arguments.items())
+            log(
+                WARNING,
+                "SstqStrategy: what clients return from evaluations is not private; %s to prevent it",
+                remedy,
+            )
+        settings = ", ".join(
+            f"{name}={value}" for name, value in self._arguments.items()
+        )
         log(INFO, "\t├──> SstqStrategy: %s(%s), unweighted mean", self._name, settings)
         self.strategy.summary()
 
@@ -158,9 +190,14 @@ class SstqStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Return the inner strategy's requests, each with this round's mechanism; none if too few nodes are left."""
-        over = self._turns is not None and self._turns.are_over(grid.get_node_ids(), self._state)
+        over = self._turns is not None and self._turns.are_over(
+            grid.get_node_ids(), self._state
+        )
         if over and not self._halted:
-            log(WARNING, "SstqStrategy: too few nodes are left that have not been asked: no more requests are sent")
+            log(
+                WARNING,
+                "SstqStrategy: too few nodes are left that have not been asked: no more requests are sent",
+            )
         self._halted = over
         if over:
             return []
@@ -169,24 +206,36 @@ class SstqStrategy(Strategy):
         self._state.rounds += 1
         if self._turns is not None:
             grid = cast(Grid, CohortGrid(grid, self._turns, self._state))
-        messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
+        messages = list(
+            self.strategy.configure_train(server_round, arrays, config, grid)
+        )
         used = self._mechanism_of_round(private.dim, len(messages))
         request = MessageRequest(used, self._state.rounds, names)
         record = request.to_record()
         for message in messages:
             sent = sole_arrays(message.content, "a request of the inner strategy")
             if sent is not arrays and PrivateArrays.of(sent, names) != private:
-                raise ValueError("the inner strategy must send the arrays of the model, got others")
+                raise ValueError(
+                    "the inner strategy must send the arrays of the model, got others"
+                )
             message.content[RECORD] = record
         asked = [message.metadata.dst_node_id for message in messages]
         if 0 < len(asked) < self._needed(len(asked)):
-            raise ValueError(f"min_replies must be at most the nodes per round, {len(asked)}, got {self._min_replies}")
+            raise ValueError(
+                f"min_replies must be at most the nodes per round, {len(asked)}, got {self._min_replies}"
+            )
         if asked and not self._state.asked:
             error = sqrt(used.typical_error(len(asked)).total) / used.clip
-            log(INFO, "SstqStrategy: %s", f"n = {len(asked):,}, d = {used.dim:,}: error {error:.2g} × clip")
+            log(
+                INFO,
+                "SstqStrategy: %s",
+                f"n = {len(asked):,}, d = {used.dim:,}: error {error:.2g} × clip",
+            )
         self._state.asked.update(asked)
         self._state.save()
-        self._round = _Round(request, arrays, private, tuple(message.metadata for message in messages))
+        self._round = _Round(
+            request, arrays, private, tuple(message.metadata for message in messages)
+        )
         return messages
 
     def aggregate_train(
@@ -199,7 +248,11 @@ class SstqStrategy(Strategy):
             raise ValueError("aggregate_train must be called after configure_train")
         this = self._round
         self._round = None
-        result = sort_replies(replies, this.request, {sent.message_id: sent.dst_node_id for sent in this.sent})
+        result = sort_replies(
+            replies,
+            this.request,
+            {sent.message_id: sent.dst_node_id for sent in this.sent},
+        )
         self._state.answered += result.answered
         count = len(result.messages)
         needed = self._needed(len(this.sent))
@@ -207,30 +260,51 @@ class SstqStrategy(Strategy):
         if count < needed:
             few = f"{count} valid replies in round {server_round}, fewer than min_replies = {needed}"
             log(WARNING, "SstqStrategy: %s; the model is unchanged", few)
-            return this.model, MetricRecord(self._metrics(this.request.mechanism, result, None))
-        estimate = this.request.mechanism.aggregator().update(Messages.concatenate(result.messages)).mean()
+            return this.model, MetricRecord(
+                self._metrics(this.request.mechanism, result, None)
+            )
+        estimate = (
+            this.request.mechanism.aggregator()
+            .update(Messages.concatenate(result.messages))
+            .mean()
+        )
         ours = self._metrics(this.request.mechanism, result, estimate)
         try:
             model = this.arrays.add(this.model, estimate.value)
         except OverflowError as error:
-            log(WARNING, "SstqStrategy: %s after round %s; the model is unchanged", error, server_round)
+            log(
+                WARNING,
+                "SstqStrategy: %s after round %s; the model is unchanged",
+                error,
+                server_round,
+            )
             return this.model, MetricRecord(ours)
-        arrays, metrics = self.strategy.aggregate_train(server_round, [self._synthetic_reply(model)])
+        arrays, metrics = self.strategy.aggregate_train(
+            server_round, [self._synthetic_reply(model)]
+        )
         return _restored(arrays, this), MetricRecord({**(metrics or {}), **ours})
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Do as the inner strategy does, except in rounds without requests."""
-        return [] if self._halted else self.strategy.configure_evaluate(server_round, arrays, config, grid)
+        return (
+            []
+            if self._halted
+            else self.strategy.configure_evaluate(server_round, arrays, config, grid)
+        )
 
-    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
         """Do as the inner strategy does."""
         return self.strategy.aggregate_evaluate(server_round, replies)
 
     def _needed(self, asked: int) -> int:
         """The valid replies that a round takes."""
-        return max(1, (asked + 1) // 2) if self._min_replies is None else self._min_replies
+        return (
+            max(1, (asked + 1) // 2) if self._min_replies is None else self._min_replies
+        )
 
     def _epsilon(self, messages: Counter[int]) -> float:
         """The ε of the messages to or from each node, for the node with the most."""
@@ -240,7 +314,9 @@ class SstqStrategy(Strategy):
 
     def _mechanism_of_round(self, dim: int, nodes: int) -> Mechanism:
         arguments = dict(self._arguments)
-        if "clients" in options_of(self._name) and not {"clients", "frames"} & set(arguments):
+        if "clients" in options_of(self._name) and not {"clients", "frames"} & set(
+            arguments
+        ):
             # As many frames as keep their bias below the noise of one round.
             arguments["clients"] = max(nodes, 1)
         used = check_usable(mechanism(self._name, dim=dim, **arguments))
@@ -251,11 +327,15 @@ class SstqStrategy(Strategy):
     def _synthetic_reply(self, model: ArrayRecord) -> Message:
         """Return one reply with the mean, of weight 1, as if a single client had sent it."""
         weight = getattr(self.strategy, "weighted_by_key", "num-examples")
-        content = RecordDict({getattr(self.strategy, "arrayrecord_key", "arrays"): model})
+        content = RecordDict(
+            {getattr(self.strategy, "arrayrecord_key", "arrays"): model}
+        )
         content["metrics"] = MetricRecord({weight: 1.0})
         return Message(content, dst_node_id=0, message_type=MessageType.TRAIN)
 
-    def _metrics(self, used: Mechanism, result: SortedReplies, estimate: Estimate | None) -> dict[str, Any]:
+    def _metrics(
+        self, used: Mechanism, result: SortedReplies, estimate: Estimate | None
+    ) -> dict[str, Any]:
         count = len(result.messages)
         return {
             "sstq-replies": count,
@@ -263,8 +343,12 @@ class SstqStrategy(Strategy):
             "sstq-refused": result.refused,
             "sstq-invalid": result.invalid,
             "sstq-missing": result.missing,
-            "sstq-predicted-error": nan if estimate is None else sqrt(used.typical_error(count).total),
-            "sstq-measured-error": nan if estimate is None else float(np.linalg.norm(estimate.stderr)),
+            "sstq-predicted-error": nan
+            if estimate is None
+            else sqrt(used.typical_error(count).total),
+            "sstq-measured-error": nan
+            if estimate is None
+            else float(np.linalg.norm(estimate.stderr)),
             "sstq-epsilon": price(used),
             "sstq-epsilon-asked": self._epsilon(self._state.asked),
             "sstq-epsilon-answered": self._epsilon(self._state.answered),
@@ -278,5 +362,9 @@ def _restored(arrays: ArrayRecord | None, this: _Round) -> ArrayRecord | None:
     """
     if arrays is None:
         return None
-    kept = {name: array for name, array in this.model.items() if name not in this.arrays.names}
+    kept = {
+        name: array
+        for name, array in this.model.items()
+        if name not in this.arrays.names
+    }
     return ArrayRecord({**arrays, **kept})

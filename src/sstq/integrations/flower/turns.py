@@ -41,21 +41,35 @@ class ServerState:
     path: Path | None = None
 
     @classmethod
-    def open(cls, path: Path | None, frame_seed: int | None, new_seed: int) -> ServerState:
+    def open(
+        cls, path: Path | None, frame_seed: int | None, new_seed: int
+    ) -> ServerState:
         """Load the state from a file if it exists, else create one; ValueError if the given seed differs."""
         if path is None or not path.exists():
             return cls(new_seed if frame_seed is None else frame_seed, path=path)
         try:
             document = dict(read_json(path.read_text(encoding="utf-8")))
             if document["format"] != _FORMAT:
-                raise ValueError(f"its format is {document['format']}, expected {_FORMAT}")
+                raise ValueError(
+                    f"its format is {document['format']}, expected {_FORMAT}"
+                )
             seed = check_argument("frame_seed", int(document["frame_seed"]))
             rounds = check_argument("rounds", document["rounds"], low=0)
-            state = cls(seed, rounds, _counts(document, "asked"), _counts(document, "answered"), path)
+            state = cls(
+                seed,
+                rounds,
+                _counts(document, "asked"),
+                _counts(document, "answered"),
+                path,
+            )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} is damaged or not the state of a strategy: {error}") from error
+            raise ValueError(
+                f"{path} is damaged or not the state of a strategy: {error}"
+            ) from error
         if frame_seed not in (None, state.frame_seed):
-            raise ValueError(f"frame_seed must be {state.frame_seed}, as in {path}, got {frame_seed}")
+            raise ValueError(
+                f"frame_seed must be {state.frame_seed}, as in {path}, got {frame_seed}"
+            )
         return state
 
     def save(self) -> None:
@@ -75,7 +89,12 @@ class ServerState:
 
 
 def _counts(document: dict[str, Any], name: str) -> Counter[int]:
-    return Counter({int(node): check_argument(name, count, of="rounds") for node, count in document[name].items()})
+    return Counter(
+        {
+            int(node): check_argument(name, count, of="rounds")
+            for node, count in document[name].items()
+        }
+    )
 
 
 class Turns:
@@ -85,10 +104,14 @@ class Turns:
     The inner strategy samples among them, and would wait for ever for more nodes than a cohort has.
     """
 
-    def __init__(self, participation: Participation, cohort: int | None, strategy: Strategy) -> None:
+    def __init__(
+        self, participation: Participation, cohort: int | None, strategy: Strategy
+    ) -> None:
         self._answers = answers_of(participation)
         if cohort is None:
-            raise ValueError("cohort must be given with participation: the number of nodes per round")
+            raise ValueError(
+                "cohort must be given with participation: the number of nodes per round"
+            )
         self._size = check_number("cohort", cohort, 1, 10**9, integer=True)
         self._least = max(1, int(getattr(strategy, "min_train_nodes", 1)))
         for name in ("min_train_nodes", "min_available_nodes"):
@@ -100,9 +123,14 @@ class Turns:
     def cohort(self, nodes: Iterable[int], state: ServerState) -> list[int]:
         """Return the next nodes in turn."""
         asked = state.asked
-        able = np.array(sorted(node for node in nodes if asked[node] < self._answers), dtype=np.uint64)
+        able = np.array(
+            sorted(node for node in nodes if asked[node] < self._answers),
+            dtype=np.uint64,
+        )
         times = np.array([asked[int(node)] for node in able], dtype=np.int64)
-        first = np.lexsort((words_of(state.frame_seed, "cohorts", able), times))[: self._size]
+        first = np.lexsort((words_of(state.frame_seed, "cohorts", able), times))[
+            : self._size
+        ]
         return sorted(int(node) for node in able[first])
 
     def are_over(self, nodes: Iterable[int], state: ServerState) -> bool:

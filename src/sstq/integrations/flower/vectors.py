@@ -16,7 +16,9 @@ def sole_arrays(content: RecordDict, what: str) -> ArrayRecord:
     """Return the one ArrayRecord of a message; ValueError unless there is exactly one."""
     records = list(content.array_records.values())
     if len(records) != 1:
-        raise ValueError(f"{what} must hold exactly one ArrayRecord, got {len(records)}")
+        raise ValueError(
+            f"{what} must hold exactly one ArrayRecord, got {len(records)}"
+        )
     return records[0]
 
 
@@ -24,16 +26,26 @@ def private_names(record: ArrayRecord, frozen: Sequence[str]) -> tuple[str, ...]
     """Return the names of the arrays whose updates are private: real numbers, except frozen names or patterns."""
     for pattern in frozen:
         if not any(fnmatchcase(name, pattern) for name in record):
-            raise ValueError(f"frozen must name arrays of the model ({', '.join(record)}), got {pattern!r}")
+            raise ValueError(
+                f"frozen must name arrays of the model ({', '.join(record)}), got {pattern!r}"
+            )
     names = []
     for name, array in record.items():
         values = _loaded(name, array)
         if values.dtype.kind == "c":
-            raise ValueError(f"the array {name!r} is complex; send its real and imaginary parts, or list it in frozen")
-        if values.dtype.kind == "f" and values.size and not any(fnmatchcase(name, pattern) for pattern in frozen):
+            raise ValueError(
+                f"the array {name!r} is complex; send its real and imaginary parts, or list it in frozen"
+            )
+        if (
+            values.dtype.kind == "f"
+            and values.size
+            and not any(fnmatchcase(name, pattern) for pattern in frozen)
+        ):
             names.append(name)
     if not names:
-        raise ValueError("the model must have an array to train: all are frozen, empty or integers")
+        raise ValueError(
+            "the model must have an array to train: all are frozen, empty or integers"
+        )
     return tuple(names)
 
 
@@ -66,7 +78,9 @@ class PrivateArrays:
         for name, shape in zip(self.names, self.shapes, strict=True):
             values = _real(record, name)
             if values.shape != shape:
-                raise ValueError(f"the array {name!r} must have shape {shape}, got {values.shape}")
+                raise ValueError(
+                    f"the array {name!r} must have shape {shape}, got {values.shape}"
+                )
             # A double holds any float but the widest, whose overflow is an infinity and treated as such.
             with np.errstate(over="ignore"):
                 parts.append(values.astype(np.float64).reshape(-1))
@@ -79,9 +93,13 @@ class PrivateArrays:
         for name, piece in zip(self.names, pieces, strict=True):
             before = _real(record, name)
             with np.errstate(over="ignore", invalid="ignore"):
-                after = np.asarray(before + piece.reshape(before.shape), dtype=before.dtype)
+                after = np.asarray(
+                    before + piece.reshape(before.shape), dtype=before.dtype
+                )
             if not np.isfinite(after).all():
-                raise OverflowError(f"the array {name!r} would not be finite as {before.dtype}")
+                raise OverflowError(
+                    f"the array {name!r} would not be finite as {before.dtype}"
+                )
             changed[name] = Array(after)
         return ArrayRecord(changed)
 
@@ -89,17 +107,24 @@ class PrivateArrays:
 def _loaded(name: str, array: Array) -> NDArray[Any]:
     try:
         values = array.numpy()
-    except Exception as error:  # untrusted bytes, for which NumPy and zip files raise many kinds of errors
+    except Exception as error:
+        # untrusted bytes, for which NumPy and zip files raise many kinds of errors
         raise ValueError(f"the array {name!r} cannot be read: {error}") from error
     if not isinstance(values, np.ndarray):
-        raise ValueError(f"the array {name!r} cannot be read: it is a {type(values).__name__}")
+        raise ValueError(
+            f"the array {name!r} cannot be read: it is a {type(values).__name__}"
+        )
     return values
 
 
 def _real(record: ArrayRecord, name: str) -> NDArray[Any]:
     if name not in record:
-        raise ValueError(f"there is no array {name!r}; there are {', '.join(record) or 'none'}")
+        raise ValueError(
+            f"there is no array {name!r}; there are {', '.join(record) or 'none'}"
+        )
     values = _loaded(name, record[name])
     if values.dtype.kind != "f":
-        raise ValueError(f"the array {name!r} must hold real numbers, got dtype {values.dtype}")
+        raise ValueError(
+            f"the array {name!r} must hold real numbers, got dtype {values.dtype}"
+        )
     return values

@@ -56,29 +56,47 @@ class MessageRequest:
         """Read the request of a message, trusting none of its numbers; ValueError if there is none or it is invalid."""
         record = content.config_records.get(RECORD)
         if record is None:
-            raise ValueError(f"the message has no {RECORD!r} record: the server must wrap its strategy in SstqStrategy")
-        text, digest, number, names = (record.get(key) for key in ("mechanism", "digest", "round", "arrays"))
+            raise ValueError(
+                f"the message has no {RECORD!r} record: the server must wrap its strategy in SstqStrategy"
+            )
+        text, digest, number, names = (
+            record.get(key) for key in ("mechanism", "digest", "round", "arrays")
+        )
         if not isinstance(text, str):
             raise ValueError("the request has no mechanism")
         mechanism = check_usable(_mechanism(text))
         if mechanism.digest() != digest:
             raise ValueError("the mechanism does not match the request's digest")
         if type(number) is not int or number < 0:
-            raise ValueError(f"the number of the round must be a non-negative integer, got {number!r}")
-        if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+            raise ValueError(
+                f"the number of the round must be a non-negative integer, got {number!r}"
+            )
+        if (
+            not isinstance(names, list)
+            or not names
+            or not all(isinstance(name, str) for name in names)
+        ):
             raise ValueError("the request must name the arrays to update")
         return cls(mechanism, number, tuple(str(name) for name in names))
 
     def answer(self, payload: bytes) -> ConfigRecord:
         """Return the answer with the bytes of a node's messages."""
         digest = bytes.fromhex(self.mechanism.digest())
-        return ConfigRecord({"message": payload, "digest": digest, "round": self.number})
+        return ConfigRecord(
+            {"message": payload, "digest": digest, "round": self.number}
+        )
 
     def read_answer(self, content: RecordDict) -> Messages:
         """Read a node's messages; ValueError unless the content is an answer to this request and nothing else."""
         record = content.config_records.get(RECORD)
-        if record is None or set(content) != {RECORD} or set(record) != {"message", "digest", "round"}:
-            raise ValueError("an answer must have the fields message, digest and round, and nothing beside them")
+        if (
+            record is None
+            or set(content) != {RECORD}
+            or set(record) != {"message", "digest", "round"}
+        ):
+            raise ValueError(
+                "an answer must have the fields message, digest and round, and nothing beside them"
+            )
         payload = record["message"]
         if not isinstance(payload, bytes) or record != self.answer(payload):
             raise ValueError("the answer must be to this round and mechanism")
@@ -110,7 +128,9 @@ class SortedReplies:
     answered: Counter[int]
 
 
-def sort_replies(replies: Iterable[Message], request: MessageRequest, asked: Mapping[str, int]) -> SortedReplies:
+def sort_replies(
+    replies: Iterable[Message], request: MessageRequest, asked: Mapping[str, int]
+) -> SortedReplies:
     """Collect one private message from each node, and count the rest; `asked` has the node of each message's id."""
     taken: dict[int, Messages] = {}
     refusals = dict[str, str]()
@@ -138,4 +158,6 @@ def sort_replies(replies: Iterable[Message], request: MessageRequest, asked: Map
     # Whatever the order of arrival, the same replies give the same bits.
     ordered = [taken[node] for node in sorted(taken)]
     missing = len(asked.keys() - refusals.keys() - answered.keys())
-    return SortedReplies(ordered, len(refusals), invalid, missing, Counter(answered.values()))
+    return SortedReplies(
+        ordered, len(refusals), invalid, missing, Counter(answered.values())
+    )

@@ -41,7 +41,11 @@ def top_half_normals(size: int, counts: Ints) -> Floats:
     the density f and the tail Q of |g|: by parts N·E[2φ(Q⁻¹(q))] with q ~ Beta(k, N − k). In the logit of q the density
     is analytic and falls off exponentially; the trapezoidal rule has relative errors below 1e-9 for N up to 2^30.
     """
-    return np.asarray(size * math.sqrt(2 / math.pi) * np.where(counts == size, 1.0, _mean_height(size, counts, 0)))
+    return np.asarray(
+        size
+        * math.sqrt(2 / math.pi)
+        * np.where(counts == size, 1.0, _mean_height(size, counts, 0))
+    )
 
 
 def _mean_height(size: int, counts: Ints, power: int, height: int = 1) -> Floats:
@@ -55,7 +59,10 @@ def _mean_height(size: int, counts: Ints, power: int, height: int = 1) -> Floats
     growth = share * np.expm1(logits)
     weights = np.exp(within * logits - size * np.log1p(growth))
     y = -ndtri(share * np.exp(logits) / (1 + growth) / 2)
-    return np.asarray(np.sum(weights * y**power * np.exp(-height * y**2 / 2), axis=1) / np.sum(weights, axis=1))
+    return np.asarray(
+        np.sum(weights * y**power * np.exp(-height * y**2 / 2), axis=1)
+        / np.sum(weights, axis=1)
+    )
 
 
 def _top_half_normal_squares(size: int, count: int) -> float:
@@ -65,7 +72,9 @@ def _top_half_normal_squares(size: int, count: int) -> float:
     """
     if count == size:
         return float(size)
-    return count + size * math.sqrt(2 / math.pi) * float(_mean_height(size, np.array([count]), 1)[0])
+    return count + size * math.sqrt(2 / math.pi) * float(
+        _mean_height(size, np.array([count]), 1)[0]
+    )
 
 
 def _length_scatter(size: int, inside: int) -> float:
@@ -78,7 +87,9 @@ def _length_scatter(size: int, inside: int) -> float:
     pairs = 0.0 if inside == 1 else 1.0
     if 1 < inside < size:
         pairs = float(_mean_height(size - 1, np.array([inside - 1]), 0, height=2)[0])
-    second = _top_half_normal_squares(size, inside) + size * (size - 1) * 2 / math.pi * pairs
+    second = (
+        _top_half_normal_squares(size, inside) + size * (size - 1) * 2 / math.pi * pairs
+    )
     return max(second / size * (mean_chi(size) / total) ** 2 - 1, 0.0)
 
 
@@ -107,7 +118,12 @@ class RowDraw:
         m = √(N/d)·(p_in − p_out)·S_k/E[χ_N].
         """
         p_in, p_out = self.choice.probabilities
-        return math.sqrt(self.size / self.dim) * (p_in - p_out) * self._top / mean_chi(self.size)
+        return (
+            math.sqrt(self.size / self.dim)
+            * (p_in - p_out)
+            * self._top
+            / mean_chi(self.size)
+        )
 
     @cached_property
     def _top(self) -> float:
@@ -126,13 +142,23 @@ class RowDraw:
         """
         p_in, p_out = self.choice.probabilities
         along = _top_half_normal_squares(self.size, self.choice.inside) / self.size
-        across = (kept - 1) * (self.choice.inside - along) / (self.size - 1) if self.size > 1 else 0.0
-        return self.choice.size * p_out * self._kept + (p_in - p_out) * self.size / self.dim * (along + across)
+        across = (
+            (kept - 1) * (self.choice.inside - along) / (self.size - 1)
+            if self.size > 1
+            else 0.0
+        )
+        return self.choice.size * p_out * self._kept + (
+            p_in - p_out
+        ) * self.size / self.dim * (along + across)
 
     @property
     def _kept(self) -> float:
         """The share of the coordinates of all blocks that estimates have; all columns of a frame are equally long."""
-        return 1.0 if self.coordinates is None else self.coordinates / (self.blocks * self.dim)
+        return (
+            1.0
+            if self.coordinates is None
+            else self.coordinates / (self.blocks * self.dim)
+        )
 
     @cached_property
     def frame_bias2(self) -> float:
@@ -150,7 +176,15 @@ class RowDraw:
             return 0.0
         along = self._top / mean_chi(self.size)
         scatter = _length_scatter(self.size, self.choice.inside)
-        return max((self.choice.inside / along**2 - 1 - scatter) * (self.dim - 1) / (self.size - 1), 0.0) + scatter
+        return (
+            max(
+                (self.choice.inside / along**2 - 1 - scatter)
+                * (self.dim - 1)
+                / (self.size - 1),
+                0.0,
+            )
+            + scatter
+        )
 
     def client_error(self, people: float = 1.0) -> float:
         """The e² of one client's estimate of a unit vector: E‖u‖²/m² − 1, where a share `people` of clients count."""
@@ -158,7 +192,11 @@ class RowDraw:
 
     def vector_frames(self, frames: int) -> int:
         """How many of the frames are for people who send a row: all but a share, at least one of them."""
-        return frames - max(1, round(frames * self.share_people)) if self.share_people else frames
+        return (
+            frames - max(1, round(frames * self.share_people))
+            if self.share_people
+            else frames
+        )
 
     def error(self, frames: int, messages: int) -> ExpectedError:
         """The error of the mean of messages that are all of one unit vector, on average over frame seeds."""
@@ -174,7 +212,11 @@ class RowDraw:
     def messages_allowed(self, frames: int) -> float:
         """The most messages in a mean whose error is not mainly the bias of the frames, by `BIAS_SHARE`."""
         bias2, variance = self._error_of_one(frames)
-        return variance * BIAS_SHARE**2 / (bias2 * (1 - BIAS_SHARE**2)) if bias2 else math.inf
+        return (
+            variance * BIAS_SHARE**2 / (bias2 * (1 - BIAS_SHARE**2))
+            if bias2
+            else math.inf
+        )
 
     @property
     def fewest_frames(self) -> int:
@@ -205,20 +247,29 @@ def best_draw(epsilon: float, size: int, blocks: int = 1) -> KClosest:
     high = size
     while True:
         tried = np.unique(np.linspace(low, high, _TRIED_AT_A_TIME).astype(np.int64))
-        best = int(np.argmax(top_half_normals(size, tried) / (2 * size * blocks + tried * math.expm1(epsilon))))
+        best = int(
+            np.argmax(
+                top_half_normals(size, tried)
+                / (2 * size * blocks + tried * math.expm1(epsilon))
+            )
+        )
         if len(tried) > high - low:
             return whole_budget(epsilon, 2 * size * blocks, int(tried[best]))
         low = int(tried[max(best - 1, 0)])
         high = int(tried[min(best + 1, len(tried) - 1)])
 
 
-def moments_of_frame(unit: Floats32, frame: HadamardFrame, draw: RowDraw, kept: int) -> tuple[Floats, Floats]:
+def moments_of_frame(
+    unit: Floats32, frame: HadamardFrame, draw: RowDraw, kept: int
+) -> tuple[Floats, Floats]:
     """E[±u_j] of the own block and E‖u_j‖² over the draw and the client's flip.
 
     Where a frame of three rounds has many rows inside, the second moment is an average over frames. `unit` are rows of
     the unit ball, (n, d), u_j rows of the frame, and estimates have the first `kept` coordinates of the own block.
     """
-    norms = np.minimum(np.linalg.norm(unit.astype(np.float64), axis=1, keepdims=True), 1.0)
+    norms = np.minimum(
+        np.linalg.norm(unit.astype(np.float64), axis=1, keepdims=True), 1.0
+    )
     directions = random_directions(unit, np.full(len(unit), _NEVER_FLIPPED))
     scores = frame.analyze(directions.astype(np.float32))
     inside = np.zeros(scores.shape)
@@ -232,7 +283,9 @@ def moments_of_frame(unit: Floats32, frame: HadamardFrame, draw: RowDraw, kept: 
     norms = _squared_norms(frame, np.flatnonzero(inside.any(axis=0)), kept)
     if norms is None:
         return mean, np.full(len(unit), draw.power(kept))
-    return mean, 2 * p_out * frame.size * draw.blocks * draw._kept + (p_in - p_out) * (inside @ norms)
+    return mean, 2 * p_out * frame.size * draw.blocks * draw._kept + (p_in - p_out) * (
+        inside @ norms
+    )
 
 
 def _squared_norms(frame: HadamardFrame, rows: Ints, kept: int) -> Floats | None:

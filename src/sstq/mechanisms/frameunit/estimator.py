@@ -57,18 +57,24 @@ class RowEstimator(SparseEstimator):
         row = messages.column("row").astype(np.int64)
         if self.family.count == 1:
             return row
-        return np.asarray(messages.column("frame").astype(np.int64) * self.draw.choice.size + row)
+        return np.asarray(
+            messages.column("frame").astype(np.int64) * self.draw.choice.size + row
+        )
 
     def decode(self, messages: Messages) -> Floats:
         """The estimates ±gain·u_j of single messages, in the block of each."""
         signed = self.codes(messages)
         place, row = np.divmod(signed >> 1, self.frame.size)
         frame, block = np.divmod(place, self.draw.blocks)
-        factor = SIGNS[signed & 1] * np.where(frame < self.vector_frames, self.gain, 0.0)
+        factor = SIGNS[signed & 1] * np.where(
+            frame < self.vector_frames, self.gain, 0.0
+        )
         estimates = np.empty((len(messages), self.dim))
         for part in row_chunks(len(messages), max(self.frame.size, self.dim)):
             vectors = self._rows(frame[part], row[part]) * factor[part, None]
-            estimates[part] = placed(vectors, block[part], self.draw.blocks)[:, : self.dim]
+            estimates[part] = placed(vectors, block[part], self.draw.blocks)[
+                :, : self.dim
+            ]
         return estimates
 
     def _rows(self, frame: Ints, row: Ints) -> Floats:
@@ -99,17 +105,23 @@ class RowEstimator(SparseEstimator):
         value *= self.gain * self.frame.redundancy / sums.count
         sent = self._sent_in_blocks(rows) * (self.gain**2 / sums.count)
         squares = np.broadcast_to(sent[:, None] * self._mean_squares(rows), value.shape)
-        return self.averaged(sums, value.ravel()[: self.dim], squares.ravel()[: self.dim].copy())
+        return self.averaged(
+            sums, value.ravel()[: self.dim], squares.ravel()[: self.dim].copy()
+        )
 
     def _vector_rows(self, sums: Sums) -> Ints:
         """The rows of the state, which come first, that are of frames for vectors."""
         rows_per_frame = self.draw.blocks * self.frame.size
-        return sums.state[: np.searchsorted(sums.state[:, 0], self.vector_frames * rows_per_frame)]
+        return sums.state[
+            : np.searchsorted(sums.state[:, 0], self.vector_frames * rows_per_frame)
+        ]
 
     def _sent_in_blocks(self, rows: Ints) -> Floats:
         """How many rows of each block were sent."""
         blocks = self.draw.blocks
-        sent = np.bincount(rows[:, 0] // self.frame.size % blocks, rows[:, 1:].sum(axis=1), blocks)
+        sent = np.bincount(
+            rows[:, 0] // self.frame.size % blocks, rows[:, 1:].sum(axis=1), blocks
+        )
         return np.asarray(sent, dtype=np.float64)
 
     def _mean_squares(self, rows: Ints) -> Floats:
@@ -130,9 +142,15 @@ class RowEstimator(SparseEstimator):
         counts = np.zeros(blocks)
         for part in row_chunks(len(rows), size):
             sent = rows[part, 1:].sum(axis=1)
-            np.add.at(totals, block[part], self._rows(frame[part], index[part]) ** 2 * sent[:, None])
+            np.add.at(
+                totals,
+                block[part],
+                self._rows(frame[part], index[part]) ** 2 * sent[:, None],
+            )
             np.add.at(counts, block[part], sent)
-        return np.where(counts[:, None] > 0, totals / np.maximum(counts, 1)[:, None], even)
+        return np.where(
+            counts[:, None] > 0, totals / np.maximum(counts, 1)[:, None], even
+        )
 
     def directions(self, sums: Sums, value: Floats, stderr: Floats) -> float:  # noqa: ARG002
         """(tr Σ)²/tr Σ² of the covariance Σ of a message ±gain·u.

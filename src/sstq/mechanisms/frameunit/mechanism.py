@@ -11,7 +11,13 @@ from sstq.array_types import Ints
 from sstq.inputs.bounds import read_ranges
 from sstq.mechanisms.base import SIGNS, Rows
 from sstq.mechanisms.frameunit.estimator import RowEstimator
-from sstq.mechanisms.frameunit.rows import RowMechanism, RowSolved, check_frame_size, solve_rows, usual_size
+from sstq.mechanisms.frameunit.rows import (
+    RowMechanism,
+    RowSolved,
+    check_frame_size,
+    solve_rows,
+    usual_size,
+)
 from sstq.mechanisms.solved import Ranges
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column
@@ -99,7 +105,13 @@ class FrameUnit(RowMechanism):
         bounds: Any = None,
     ) -> None:
         given = dict(locals())
-        common = self.checked(dim=dim, epsilon=epsilon, clip=clip, messages=messages, frame_seed=frame_seed)
+        common = self.checked(
+            dim=dim,
+            epsilon=epsilon,
+            clip=clip,
+            messages=messages,
+            frame_seed=frame_seed,
+        )
         shown: dict[str, Any] = {}
         if bounds is not None:
             bounds = read_ranges(bounds, common["dim"])
@@ -107,8 +119,16 @@ class FrameUnit(RowMechanism):
         size = usual_size(dim) if frame_size is None else frame_size
         size = check_frame_size(size, dim, blocks=1)
         shape = dim, size, 1, dim, 0.0
-        solved = solve_rows(common, *shape, inside=inside, frames=frames, clients=clients)
-        self.settle(given, FrameUnitSolved(**common, **solved, bits=None, bounds=bounds, coin="private"), **shown)
+        solved = solve_rows(
+            common, *shape, inside=inside, frames=frames, clients=clients
+        )
+        self.settle(
+            given,
+            FrameUnitSolved(
+                **common, **solved, bits=None, bounds=bounds, coin="private"
+            ),
+            **shown,
+        )
 
     def check_solved(self) -> None:
         """Refuse solved values that do not belong together."""
@@ -125,8 +145,12 @@ class FrameUnit(RowMechanism):
     def estimator(self) -> Estimator:
         """Sums of one frame, or the rows that were sent of several."""
         if self.frames == 1:
-            return FrameEstimator(self, self.frame, SIGNS, self.gain / self.dim, _row_and_sign)
-        return RowEstimator(self, self.family, self.row_draw, self.gain, self.vector_frames, self.dim)
+            return FrameEstimator(
+                self, self.frame, SIGNS, self.gain / self.dim, _row_and_sign
+            )
+        return RowEstimator(
+            self, self.family, self.row_draw, self.gain, self.vector_frames, self.dim
+        )
 
 
 def _row_and_sign(messages: Messages) -> tuple[Column, Column]:

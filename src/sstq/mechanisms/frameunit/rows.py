@@ -15,7 +15,15 @@ from sstq.checks import check_number
 from sstq.frames.family import FrameFamily
 from sstq.frames.tight import HadamardFrame
 from sstq.inputs.vectors import placed
-from sstq.mechanisms.base import Batch, Columns, Draw, ExpectedError, Mechanism, Rows, Unbiased
+from sstq.mechanisms.base import (
+    Batch,
+    Columns,
+    Draw,
+    ExpectedError,
+    Mechanism,
+    Rows,
+    Unbiased,
+)
 from sstq.mechanisms.frameunit.alignment import (
     BIAS_SHARE,
     FRAMES_MAX,
@@ -102,7 +110,12 @@ class RowMechanism(Mechanism):
     def frame(self) -> HadamardFrame:
         """The first frame of a block."""
         solved = self.solved
-        return HadamardFrame(self.solved.block_dim, solved.frame_size, solved.frame_seed, rounds=self._mixings)
+        return HadamardFrame(
+            self.solved.block_dim,
+            solved.frame_size,
+            solved.frame_seed,
+            rounds=self._mixings,
+        )
 
     @property
     def share_sets(self) -> AffineSets | None:
@@ -113,7 +126,9 @@ class RowMechanism(Mechanism):
     def choice(self) -> KClosest:
         """The draw among all candidates."""
         solved = self.solved
-        return KClosest(2 * solved.frame_size * self.blocks, solved.inside, solved.threshold)
+        return KClosest(
+            2 * solved.frame_size * self.blocks, solved.inside, solved.threshold
+        )
 
     @property
     def draw(self) -> Draw:
@@ -124,7 +139,14 @@ class RowMechanism(Mechanism):
     def row_draw(self) -> RowDraw:
         """The draw with the shape of the frame, which knows how well it is aligned on average over frames."""
         size = self.solved.frame_size
-        return row_draw(self.choice, self.solved.block_dim, size, self.blocks, self.estimate_dim, self.share_people)
+        return row_draw(
+            self.choice,
+            self.solved.block_dim,
+            size,
+            self.blocks,
+            self.estimate_dim,
+            self.share_people,
+        )
 
     def _check_rows(self) -> None:
         """Refuse a draw that is not ε-LDP, or that has another alignment."""
@@ -132,8 +154,13 @@ class RowMechanism(Mechanism):
         _ = self.frame
         check_number("frames", self.frames, 1, FRAMES_MAX, integer=True)
         # With more inside some rows would be inside with both signs.
-        check_number("inside", self.choice.inside, 1, self.solved.frame_size, integer=True)
-        low, high = (max(self.row_draw.alignment * (1 + way * _ALIGNMENT_TOLERANCE), 1e-30) for way in (-1, 1))
+        check_number(
+            "inside", self.choice.inside, 1, self.solved.frame_size, integer=True
+        )
+        low, high = (
+            max(self.row_draw.alignment * (1 + way * _ALIGNMENT_TOLERANCE), 1e-30)
+            for way in (-1, 1)
+        )
         check_number("alignment", self.alignment, low, high)
 
     @cached_property
@@ -174,7 +201,11 @@ class RowMechanism(Mechanism):
     @property
     def worst_directions(self) -> Rows:
         """The first and the last row of the frame, if a vector fills it."""
-        return self.frame.ends() if self.frame.dim == self.dim else super().worst_directions
+        return (
+            self.frame.ends()
+            if self.frame.dim == self.dim
+            else super().worst_directions
+        )
 
     def encode_batch(self, batch: Batch) -> Columns:
         """Encode checked rows."""
@@ -194,7 +225,13 @@ class RowMechanism(Mechanism):
         uniforms = unit_interval(batch.words[:, 0])
         # Scores only tell the inside from the outside; no rounding error in the kernel can cost privacy.
         row, longer = kernels.pick_signed_rows(
-            rows, self.clip, uniforms, signs, which, self.choice.inside, np.where(is_own, places, 0)
+            rows,
+            self.clip,
+            uniforms,
+            signs,
+            which,
+            self.choice.inside,
+            np.where(is_own, places, 0),
         )
         if batch.report is not None:
             batch.report.clipped += int(longer.sum())
@@ -202,7 +239,9 @@ class RowMechanism(Mechanism):
         other += other >= block
         sent = np.where(is_own, block * of_block + row, other * of_block + other_row)
         if self.share_sets is not None:
-            only = self.share_sets.encode(batch.rows[:, 0].astype(np.int64), batch.words, frame)
+            only = self.share_sets.encode(
+                batch.rows[:, 0].astype(np.int64), batch.words, frame
+            )
             sent = np.where(frame < self.vector_frames, sent, only)
         return (sent, frame) if self.frames > 1 else (sent,)
 
@@ -221,7 +260,9 @@ class RowMechanism(Mechanism):
         tried = min(frames, _FRAMES_TRIED)
         gain = self.clip / self.alignment
         for number in range(tried):
-            of_frame = moments_of_frame(unit, self.family.frame(number), self.row_draw, kept)
+            of_frame = moments_of_frame(
+                unit, self.family.frame(number), self.row_draw, kept
+            )
             mean += of_frame[0] * (gain / tried)
             power += of_frame[1] * (gain**2 / tried)
         clipped = self.clip * unit.astype(np.float64)
@@ -234,15 +275,26 @@ class RowMechanism(Mechanism):
         power = np.zeros(len(rows))
         # The last block may have coordinates that no estimate has.
         last = self.estimate_dim - (self.blocks - 1) * self.solved.block_dim
-        for which, kept in ((block < self.blocks - 1, self.solved.block_dim), (block == self.blocks - 1, last)):
+        for which, kept in (
+            (block < self.blocks - 1, self.solved.block_dim),
+            (block == self.blocks - 1, last),
+        ):
             if np.any(which):
-                mean[which], power[which] = self._moments(self.unit_ball(padded[which]), self.vector_frames, kept)
+                mean[which], power[which] = self._moments(
+                    self.unit_ball(padded[which]), self.vector_frames, kept
+                )
         mean = placed(mean, block, self.blocks)[:, : self.estimate_dim]
-        return mean, power * (self.frames / self.vector_frames) - np.einsum("ij,ij->i", mean, mean)
+        return mean, power * (self.frames / self.vector_frames) - np.einsum(
+            "ij,ij->i", mean, mean
+        )
 
     def largest_message(self) -> float:
         """Attained on one frame; (d/N)·U·Uᵀ is a projection, so no row of any frame is longer than √(N/d)."""
-        return self.gain * (self.frame.longest_row() if self.frames == 1 else math.sqrt(self.frame.redundancy))
+        return self.gain * (
+            self.frame.longest_row()
+            if self.frames == 1
+            else math.sqrt(self.frame.redundancy)
+        )
 
     def largest_biased_mean(self) -> float:
         """At most clip/m·(p_in − p_out)·√(k·N/d).
@@ -270,11 +322,19 @@ class RowMechanism(Mechanism):
     @property
     def clients_allowed(self) -> int:
         """The largest number of clients per round for which the frames' bias is at most a fifth of the error."""
-        return math.floor(min(self.row_draw.messages_allowed(self.frames) / self.messages, CLIENTS_MAX))
+        return math.floor(
+            min(
+                self.row_draw.messages_allowed(self.frames) / self.messages, CLIENTS_MAX
+            )
+        )
 
     def bias_of_mean(self, count: int) -> tuple[float, int, str]:
         """The worst case is that of people who are all alike: in one frame it is orthogonal to their vector."""
-        return math.sqrt(self.typical_error().bias2), max(self.frame.dim - 1, 1), self.note(-(-count // self.messages))
+        return (
+            math.sqrt(self.typical_error().bias2),
+            max(self.frame.dim - 1, 1),
+            self.note(-(-count // self.messages)),
+        )
 
     def note(self, clients: int) -> str:
         """Advice on a mean of this many clients: whether the bias of the frames matters, and what to do about it."""
@@ -287,7 +347,11 @@ class RowMechanism(Mechanism):
         return (
             f"frame bias exceeds {100 * BIAS_SHARE:.0f} % of the error ({clients} clients on {frames}: bias "
             f"{error.bias2**0.5 / self.clip:.2g} of clip, noise {error.variance**0.5 / self.clip:.2g}); pass "
-            + (f"frames={needed}" if enough else "fewer clients, or use an unbiased mechanism such as sstq")
+            + (
+                f"frames={needed}"
+                if enough
+                else "fewer clients, or use an unbiased mechanism such as sstq"
+            )
         )
 
 
@@ -298,7 +362,11 @@ def usual_size(dim: int) -> int:
 
 def check_frame_size(size: Any, block_dim: int, blocks: int) -> int:
     """The number of rows of a block: from its dimensions to 2^31 candidates in all blocks."""
-    return int(check_number("frame_size", size, block_dim, CANDIDATES_MAX // (2 * blocks), integer=True))
+    return int(
+        check_number(
+            "frame_size", size, block_dim, CANDIDATES_MAX // (2 * blocks), integer=True
+        )
+    )
 
 
 def _checked_clients(clients: Any) -> int:
@@ -326,10 +394,22 @@ def solve_rows(
         choice = whole_budget(epsilon, 2 * size * blocks, inside)
     draw = row_draw(choice, *shape)
     if clients is None:
-        frames = check_number("frames", draw.fewest_frames if frames is None else frames, 1, FRAMES_MAX, integer=True)
+        frames = check_number(
+            "frames",
+            draw.fewest_frames if frames is None else frames,
+            1,
+            FRAMES_MAX,
+            integer=True,
+        )
     elif frames is not None:
-        raise ValueError(f"frames must be left out if clients is given, which determines it, got {frames!r}")
+        raise ValueError(
+            f"frames must be left out if clients is given, which determines it, got {frames!r}"
+        )
     else:
         frames = draw.frames_for(_checked_clients(clients) * common["messages"])
-    solved = {"inside": choice.inside, "threshold": choice.threshold, "alignment": draw.alignment}
+    solved = {
+        "inside": choice.inside,
+        "threshold": choice.threshold,
+        "alignment": draw.alignment,
+    }
     return {"frames": frames, "frame_size": size} | solved

@@ -71,8 +71,13 @@ class GroupEstimate(Estimate):
         means = self.means
         shared = self.shares[:, None]
         covariance = self._by_group(self.value) * (self.tie - shared) / self.count
-        variance = self._by_group(self.stderr) ** 2 + (means * self.shares_stderr[:, None]) ** 2
-        return np.sqrt(np.maximum(variance - 2 * means * covariance, 0.0)) / self._divisors
+        variance = (
+            self._by_group(self.stderr) ** 2
+            + (means * self.shares_stderr[:, None]) ** 2
+        )
+        return (
+            np.sqrt(np.maximum(variance - 2 * means * covariance, 0.0)) / self._divisors
+        )
 
     @property
     def too_few(self) -> Bools:
@@ -80,7 +85,12 @@ class GroupEstimate(Estimate):
 
         Its share is not above zero by as many standard errors as 95 % intervals of all means at once have.
         """
-        return np.asarray(~(self.shares > student(_LEVEL, len(self.value), self.count) * self.shares_stderr))
+        return np.asarray(
+            ~(
+                self.shares
+                > student(_LEVEL, len(self.value), self.count) * self.shares_stderr
+            )
+        )
 
     def mean_ends(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return the ends of intervals, (groups, dim) each, that contain all means at once with this probability.
@@ -108,7 +118,10 @@ class GroupEstimate(Estimate):
         root = np.sqrt(np.maximum(b**2 - bounded * c, 0.0))
         none = self.too_few[:, None]
         ends = (((b + sign * root) / bounded, sign * math.inf) for sign in (-1, 1))
-        low, high = (np.where(none, np.nan, np.where(np.isnan(end), beyond, end)) for end, beyond in ends)
+        low, high = (
+            np.where(none, np.nan, np.where(np.isnan(end), beyond, end))
+            for end, beyond in ends
+        )
         return low, high
 
     @property
@@ -117,18 +130,38 @@ class GroupEstimate(Estimate):
 
     def files(self, level: float = 0.95) -> dict[str, Any]:
         """Return what `sstq aggregate` writes: also all arrays of groups, and a line per group."""
-        names = ("shares", "shares_stderr", "sums", "sums_stderr", "means", "means_stderr")
+        names = (
+            "shares",
+            "shares_stderr",
+            "sums",
+            "sums_stderr",
+            "means",
+            "means_stderr",
+        )
         rows = []
         for group, few in enumerate(self.too_few):
             norms = norms_of(self.means[group], self.means_stderr[group])
-            share = {"share": float(self.shares[group]), "share_stderr": float(self.shares_stderr[group])}
-            rows.append({"group": str(group)} | share | norms | {"mark": "too few" * bool(few)})
+            share = {
+                "share": float(self.shares[group]),
+                "share_stderr": float(self.shares_stderr[group]),
+            }
+            rows.append(
+                {"group": str(group)} | share | norms | {"mark": "too few" * bool(few)}
+            )
         arrays = {name: getattr(self, name) for name in names}
         return super().files(level) | {"groups.npz": arrays, "groups.csv": rows}
 
-    def plot(self, *, labels: Sequence[str] | None = None, level: float = 0.95, axes: Any = None) -> Any:
+    def plot(
+        self,
+        *,
+        labels: Sequence[str] | None = None,
+        level: float = 0.95,
+        axes: Any = None,
+    ) -> Any:
         """Draw the shares of the groups with their simultaneous intervals; otherwise as `Estimate.plot`."""
-        return Estimate(self.shares, self.shares_stderr, self.count).plot(labels=labels, level=level, axes=axes)
+        return Estimate(self.shares, self.shares_stderr, self.count).plot(
+            labels=labels, level=level, axes=axes
+        )
 
     def simplex_shares(self) -> Floats:
         """Project the shares onto the simplex: not negative, and with sum 1.
@@ -159,7 +192,9 @@ class GroupUnitEstimator(RowEstimator):
         """Shares, sums and means, with their standard errors."""
         shares, errors, tie = self._shares(sums)
         vectors = super().estimate(sums)
-        estimate = GroupEstimate(**vars(vectors), shares=shares, shares_stderr=errors, tie=tie)
+        estimate = GroupEstimate(
+            **vars(vectors), shares=shares, shares_stderr=errors, tie=tie
+        )
         few = int(estimate.too_few.sum())
         if not few:
             return estimate
@@ -186,6 +221,8 @@ class GroupUnitEstimator(RowEstimator):
         if self.draw.blocks < self.groups:
             unknown = np.full(self.groups, np.nan)
             return unknown, unknown, 0.0
-        sent = np.bincount(codes % choice.size // (2 * self.frame.size), counts, self.groups)
+        sent = np.bincount(
+            codes % choice.size // (2 * self.frame.size), counts, self.groups
+        )
         tie = (1 - self.share_rates.other) / self.share_rates.gap
         return *self.share_rates.shares(sent, sums.count), tie

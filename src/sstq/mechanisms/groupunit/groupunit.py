@@ -105,7 +105,9 @@ class GroupUnit(RowMechanism):
     """
 
     name = "groupunit"
-    variants: ClassVar = {"GroupUnit, 10 groups of d/10": {"groups": 10, "share_people": 0.0}}
+    variants: ClassVar = {
+        "GroupUnit, 10 groups of d/10": {"groups": 10, "share_people": 0.0}
+    }
 
     solved_class = GroupUnitSolved
     _mixings = 3  # two leave two spikes 7 % off where one row is inside
@@ -136,7 +138,12 @@ class GroupUnit(RowMechanism):
     ) -> None:
         given = dict(locals())
         common = self.checked(
-            dim=dim, epsilon=epsilon, clip=clip, messages=messages, groups=groups, frame_seed=frame_seed
+            dim=dim,
+            epsilon=epsilon,
+            clip=clip,
+            messages=messages,
+            groups=groups,
+            frame_seed=frame_seed,
         )
         dim = common["dim"]
         epsilon = common["epsilon"]
@@ -145,27 +152,45 @@ class GroupUnit(RowMechanism):
         if blocks is None:
             blocks = best_blocks(epsilon, groups, share_people)
         # Blocks of as many groups each: 7 blocks of 10 groups would be 5 blocks of 2.
-        groups_per_block = -(-groups // check_number("blocks", blocks, 1, groups, integer=True))
+        groups_per_block = -(
+            -groups // check_number("blocks", blocks, 1, groups, integer=True)
+        )
         blocks = -(-groups // groups_per_block)
         _refuse_large(dim, groups, blocks)
         if groups_per_block == 1:
             share_people = 0.0
         block_dim = groups_per_block * dim
-        size = _usual_size(block_dim, epsilon, blocks) if frame_size is None else frame_size
+        size = (
+            _usual_size(block_dim, epsilon, blocks)
+            if frame_size is None
+            else frame_size
+        )
         size = check_frame_size(size, block_dim, blocks)
         shape = block_dim, size, blocks, groups * dim, share_people
-        solved = solve_rows(common, *shape, inside=inside, frames=frames, clients=clients)
-        shares: dict[str, Any] = {"blocks": blocks, "share_people": share_people, "coin": "private"}
+        solved = solve_rows(
+            common, *shape, inside=inside, frames=frames, clients=clients
+        )
+        shares: dict[str, Any] = {
+            "blocks": blocks,
+            "share_people": share_people,
+            "coin": "private",
+        }
         if share_people:
             draw = affine_draw(epsilon, groups)
-            shares |= {"share_size": draw.size, "share_inside": draw.inside, "share_threshold": draw.threshold}
+            shares |= {
+                "share_size": draw.size,
+                "share_inside": draw.inside,
+                "share_threshold": draw.threshold,
+            }
         self.settle(given, GroupUnitSolved(**common, **solved, **shares))
 
     def check_solved(self) -> None:
         """Refuse solved values that do not belong together."""
         blocks = check_number("blocks", self.blocks, 1, self.groups, integer=True)
         if blocks != -(-self.groups // self.solved.groups_per_block):
-            raise ValueError(f"blocks must have equally many groups, but the last one, got {blocks} of {self.groups}")
+            raise ValueError(
+                f"blocks must have equally many groups, but the last one, got {blocks} of {self.groups}"
+            )
         _refuse_large(self.dim, self.groups, blocks)
         most = 0.0 if self.solved.groups_per_block == 1 else 0.5
         share_people = check_number("share_people", self.share_people, 0, most)
@@ -177,18 +202,33 @@ class GroupUnit(RowMechanism):
         solved = self.solved
         given = solved.share_size, solved.share_inside, solved.share_threshold
         prime = prime_at_least(self.groups) if share_people else None
-        if given[0] != prime or any((each is None) != (prime is None) for each in given):
-            raise ValueError(f"share_size must be {prime} with share_people = {share_people}, got {given}")
+        if given[0] != prime or any(
+            (each is None) != (prime is None) for each in given
+        ):
+            raise ValueError(
+                f"share_size must be {prime} with share_people = {share_people}, got {given}"
+            )
         self._check_rows()
 
     @cached_property
     def share_sets(self) -> AffineSets | None:
         """The messages of people who send their group only, if any."""
         solved = self.solved
-        if solved.share_size is None or solved.share_inside is None or solved.share_threshold is None:
+        if (
+            solved.share_size is None
+            or solved.share_inside is None
+            or solved.share_threshold is None
+        ):
             return None
         draw = KClosest(solved.share_size, solved.share_inside, solved.share_threshold)
-        return AffineSets(self.groups, draw, draw.size, draw.inside, self.choice.size, solved.frame_seed)
+        return AffineSets(
+            self.groups,
+            draw,
+            draw.size,
+            draw.inside,
+            self.choice.size,
+            solved.frame_seed,
+        )
 
     if TYPE_CHECKING:
         # The base's, whose estimates are more here.
@@ -196,15 +236,25 @@ class GroupUnit(RowMechanism):
             """Create an empty aggregator."""
             raise NotImplementedError
 
-        def load_aggregator(self, path: str | os.PathLike[str]) -> Aggregator[GroupEstimate]:
+        def load_aggregator(
+            self, path: str | os.PathLike[str]
+        ) -> Aggregator[GroupEstimate]:
             """Load an aggregator that was saved to a file."""
             raise NotImplementedError
 
     @cached_property
     def estimator(self) -> GroupUnitEstimator:
         """Shares, sums and means of every group."""
-        shape = self.family, self.row_draw, self.gain, self.vector_frames, self.estimate_dim
-        return GroupUnitEstimator(self, *shape, self.groups, self.share_rates[0], self.share_sets)
+        shape = (
+            self.family,
+            self.row_draw,
+            self.gain,
+            self.vector_frames,
+            self.estimate_dim,
+        )
+        return GroupUnitEstimator(
+            self, *shape, self.groups, self.share_rates[0], self.share_sets
+        )
 
     @property
     def share_rates(self) -> tuple[HitRates, float]:
@@ -219,7 +269,9 @@ class GroupUnit(RowMechanism):
 
     def _in_block(self, rows: Rows) -> tuple[Ints, Rows]:
         """The block of each person's group, and the vector at the group's place there, (n, s·dim)."""
-        block, place = np.divmod(rows[:, 0].astype(np.int64), self.solved.groups_per_block)
+        block, place = np.divmod(
+            rows[:, 0].astype(np.int64), self.solved.groups_per_block
+        )
         return block, placed(rows[:, 1:], place, self.solved.groups_per_block)
 
     @property
@@ -228,25 +280,36 @@ class GroupUnit(RowMechanism):
         if self.share_sets is None:
             return self.choice.law()
         share = Fraction(self.vector_frames, self.frames)
-        return EitherLaw([self.choice.law(), self.share_sets.draw.law()], [share, 1 - share])
+        return EitherLaw(
+            [self.choice.law(), self.share_sets.draw.law()], [share, 1 - share]
+        )
 
     def check_messages(self, messages: Messages) -> None:
         """ValueError for a code that no client sends on a frame for shares."""
         if self.share_sets is None:
             return
         row = messages.column("row")
-        wrong = (messages.column("frame") >= self.vector_frames) & (row >= self.share_sets.codes)
+        wrong = (messages.column("frame") >= self.vector_frames) & (
+            row >= self.share_sets.codes
+        )
         if np.any(wrong):
             most = self.share_sets.codes - 1
-            raise ValueError(f"the row of a message on a frame for shares must be at most {most}, got {row[wrong][0]}")
+            raise ValueError(
+                f"the row of a message on a frame for shares must be at most {most}, got {row[wrong][0]}"
+            )
 
 
 def _usual_size(block_dim: int, epsilon: float, blocks: int) -> int:
     from scipy.special import ndtr
 
     size = usual_size(block_dim)
-    share = float(ndtr(-alignments(epsilon, np.array([blocks]))[0]))  # of the signed rows of a block, inside
-    while 2 * size * share < _ROWS_INSIDE and 2 * size <= _USUAL_ROWS and 4 * size * blocks <= CANDIDATES_MAX:
+    # of the signed rows of a block, inside
+    share = float(ndtr(-alignments(epsilon, np.array([blocks]))[0]))
+    while (
+        2 * size * share < _ROWS_INSIDE
+        and 2 * size <= _USUAL_ROWS
+        and 4 * size * blocks <= CANDIDATES_MAX
+    ):
         size *= 2
     return size
 
@@ -258,7 +321,9 @@ def _refuse_large(dim: int, groups: int, blocks: int) -> None:
         return
     remedy = f"dim must be at most {_BLOCK_DIM_MAX}"
     if dim <= _BLOCK_DIM_MAX:
-        remedy = f"pass blocks={-(-groups // (_BLOCK_DIM_MAX // dim))} or a larger epsilon"
+        remedy = (
+            f"pass blocks={-(-groups // (_BLOCK_DIM_MAX // dim))} or a larger epsilon"
+        )
     raise ValueError(
         f"groups·dim/blocks must be at most 2^22, got {groups}·{dim}/{blocks}, which needs a frame of "
         f"2^{(block_dim - 1).bit_length()} rows per message; {remedy}, or merge groups"
@@ -268,7 +333,9 @@ def _refuse_large(dim: int, groups: int, blocks: int) -> None:
 def block_numbers(groups: int) -> Ints:
     """All numbers of blocks B = ⌈groups/s⌉ that blocks of s groups come in, ascending."""
     few = np.arange(1, min(math.isqrt(groups) + 1, groups) + 1)
-    return np.unique(np.concatenate([-(-groups // few), -(-groups // -(-groups // few))]))
+    return np.unique(
+        np.concatenate([-(-groups // few), -(-groups // -(-groups // few))])
+    )
 
 
 def alignments(epsilon: float, blocks: Ints) -> Floats:
@@ -295,5 +362,9 @@ def best_blocks(epsilon: float, groups: int, share_people: float) -> int:
     """The number of blocks of least error; where a block has several groups, some people send their group only."""
     blocks = block_numbers(groups)
     per_block = -(-groups // blocks)
-    loss = per_block / alignments(epsilon, blocks) ** 2 / np.where(per_block > 1, 1 - share_people, 1.0)
+    loss = (
+        per_block
+        / alignments(epsilon, blocks) ** 2
+        / np.where(per_block > 1, 1 - share_people, 1.0)
+    )
     return int(blocks[np.argmin(loss)])

@@ -18,7 +18,9 @@ class _Moments(NamedTuple):
     second: Floats
 
 
-def distribution_band(cumulated: Floats, answered: float, count: int, law: HitLaw, z: float) -> tuple[Floats, Floats]:
+def distribution_band(
+    cumulated: Floats, answered: float, count: int, law: HitLaw, z: float
+) -> tuple[Floats, Floats]:
     """The least and the largest share of answers in the first j = 1, 2, … categories.
 
     Let C be the estimate of the share of people in the first j categories, A that of those who have an answer. If the
@@ -38,9 +40,19 @@ def distribution_band(cumulated: Floats, answered: float, count: int, law: HitLa
     def evidence(share: Floats) -> Floats:
         """C − F·A in standard errors."""
         hits = _message(law, categories, min(max(answered, 0.0), 1.0), share)
-        error = np.sqrt(np.maximum(hits.second - hits.first**2, np.finfo(float).tiny) / count) / law.rates.gap
+        error = (
+            np.sqrt(
+                np.maximum(hits.second - hits.first**2, np.finfo(float).tiny) / count
+            )
+            / law.rates.gap
+        )
         beyond = cumulated - share * answered
-        skewed = (z**2 - 1) / 6 * (1 - 2 * np.clip(hits.first, 0.0, 1.0)) / (count * law.rates.gap)
+        skewed = (
+            (z**2 - 1)
+            / 6
+            * (1 - 2 * np.clip(hits.first, 0.0, 1.0))
+            / (count * law.rates.gap)
+        )
         above = np.maximum(beyond - np.maximum(skewed, 0.0), 0.0)
         below = np.minimum(beyond + np.maximum(-skewed, 0.0), 0.0)
         return np.where(beyond > 0, above, below) / error
@@ -66,9 +78,13 @@ def _message(law: HitLaw, categories: Ints, answered: float, share: Floats) -> _
         none = law.rates.own if own_none else law.rates.other
         # Pairs of two of the j categories, and of one of them and no answer.
         pairs = others * (others - 1) * law.pair + 2 * among * others * law.own_pair
-        crossed = others * (law.own_pair if own_none else law.pair) + among * law.own_pair
+        crossed = (
+            others * (law.own_pair if own_none else law.pair) + among * law.own_pair
+        )
         first = first + weight * (held + share * none)
-        second = second + weight * (held + pairs + 2 * share * crossed + share**2 * none)
+        second = second + weight * (
+            held + pairs + 2 * share * crossed + share**2 * none
+        )
     return _Moments(first, second)
 
 

@@ -49,7 +49,9 @@ class _Labelled(ColumnQuestion):
     def _precision(self, inner: Any, items: int, answers: int) -> Precision:  # noqa: ARG002
         variance_at = inner.sets.rates.variance_at
         average = 1 / inner.categories
-        return Precision(items * variance_at(0.5), items * variance_at(average), average / 2)
+        return Precision(
+            items * variance_at(0.5), items * variance_at(average), average / 2
+        )
 
     def parsed(self, text: str) -> Any:
         """The label of a field; where labels are integers 1.0 is one, because missing values turn 1 into it."""
@@ -87,9 +89,15 @@ class Choice(_Labelled):
         label = as_label(value, self.kind)
         return [] if label in self.numbers or label == NO_ANSWER else [str(label)]
 
-    def _result(self, name: str, estimates: list[Any], aggregator: Any) -> QuestionEstimate:
-        between = aggregator.estimator.covariance_with(aggregator.counted(), len(self.labels))[:-1]
-        return shares_of_answers(name, self.labels, estimates[0].value, estimates[0], between)
+    def _result(
+        self, name: str, estimates: list[Any], aggregator: Any
+    ) -> QuestionEstimate:
+        between = aggregator.estimator.covariance_with(
+            aggregator.counted(), len(self.labels)
+        )[:-1]
+        return shares_of_answers(
+            name, self.labels, estimates[0].value, estimates[0], between
+        )
 
 
 @dataclass(frozen=True)
@@ -128,14 +136,23 @@ class MultiChoice(_Labelled):
 
     def record(self, value: Any, strict: bool) -> Floats:
         """A mark per label; a list of unknown labels only is no answer."""
-        listed = isinstance(value, list | tuple | set | frozenset | np.ndarray) and getattr(value, "ndim", 1) > 0
+        listed = (
+            isinstance(value, list | tuple | set | frozenset | np.ndarray)
+            and getattr(value, "ndim", 1) > 0
+        )
         if not listed and value is not None:
             raise TypeError("lists of labels")
         chosen = [as_label(label, self.kind) for label in (value if listed else [None])]
         marks = np.zeros(self.width)
-        if strict and any(label is not None and type(label) is not self.kind for label in chosen):
+        if strict and any(
+            label is not None and type(label) is not self.kind for label in chosen
+        ):
             raise TypeError(f"lists of labels of type {self.kind.__name__}")
-        known = [self.numbers[label] for label in chosen if type(label) is self.kind and label in self.numbers]
+        known = [
+            self.numbers[label]
+            for label in chosen
+            if type(label) is self.kind and label in self.numbers
+        ]
         marks[known or ([-1] if chosen else [])] = 1.0
         return marks
 
@@ -146,23 +163,40 @@ class MultiChoice(_Labelled):
     def unknown_labels(self, value: Any) -> list[str]:
         """Those of the labels that are none of the question's."""
         labels = [as_label(label, self.kind) for label in value]
-        plain = [label if isinstance(label, str | int) else type(label).__name__ for label in labels]
+        plain = [
+            label if isinstance(label, str | int) else type(label).__name__
+            for label in labels
+        ]
         return [str(label) for label in plain if label not in self.numbers]
 
     def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:
         return held[name] if items > 1 else held[name] - 0.5
 
-    def _result(self, name: str, estimates: list[Any], aggregator: Any) -> QuestionEstimate:  # noqa: ARG002
+    def _result(
+        self,
+        name: str,
+        estimates: list[Any],
+        aggregator: Any,  # noqa: ARG002
+    ) -> QuestionEstimate:
         if len(estimates) == 1:
             first = estimates[0]
             # All marks come from one vector; their errors are correlated by at most 1.
-            between = np.sign(first.value + 0.5)[:-1] * first.stderr[:-1] * first.stderr[-1]
-            return shares_of_answers(name, self.labels, first.value + 0.5, first, between)
+            between = (
+                np.sign(first.value + 0.5)[:-1] * first.stderr[:-1] * first.stderr[-1]
+            )
+            return shares_of_answers(
+                name, self.labels, first.value + 0.5, first, between
+            )
         # Labels that are drawn come from different people.
-        values, errors = (np.array([getattr(each, which)[-1] for each in estimates]) for which in ("value", "stderr"))
+        values, errors = (
+            np.array([getattr(each, which)[-1] for each in estimates])
+            for which in ("value", "stderr")
+        )
         counts = [each.count for each in estimates]
         most = estimates[int(np.argmax(counts))]
-        drawn = replace(most, value=values, stderr=errors, count=min(counts), directions=None)
+        drawn = replace(
+            most, value=values, stderr=errors, count=min(counts), directions=None
+        )
         return shares_of_answers(name, self.labels, values, drawn)
 
 
@@ -170,8 +204,14 @@ def _labels(labels: Any) -> tuple[Label, ...]:
     """Distinct labels of one type."""
     listed = isinstance(labels, Sequence) and not isinstance(labels, str)
     plain = tuple(as_label(label, object) for label in labels) if listed else ()
-    of_one_type = {type(label) for label in plain} in ({str}, {int}) and all(map(writable, plain))
-    if not of_one_type or len({*plain} - {NO_ANSWER}) < len(plain) or len(plain) >= 1 << 20:
+    of_one_type = {type(label) for label in plain} in ({str}, {int}) and all(
+        map(writable, plain)
+    )
+    if (
+        not of_one_type
+        or len({*plain} - {NO_ANSWER}) < len(plain)
+        or len(plain) >= 1 << 20
+    ):
         raise ArgumentError(
             "labels",
             "must be a list of 1 to 2^20 − 1 texts in UTF-8, or of integers of at most 2^53 − 1, all distinct "

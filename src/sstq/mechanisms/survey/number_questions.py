@@ -66,7 +66,11 @@ class Ranged(MeasuredQuestion):
         few = np.arange(1, inner.categories)
         # The variance of a sum of few shares, from one uniform message.
         variances = few * (covariance[0, 0] + (few - 1) * covariance[0, 1])
-        return Precision(inner.sets.rates.variance_at(0.5), float(variances.max()) + 0.25, _USEFUL_CDF)
+        return Precision(
+            inner.sets.rates.variance_at(0.5),
+            float(variances.max()) + 0.25,
+            _USEFUL_CDF,
+        )
 
     def record(self, value: Any, strict: bool) -> float:  # noqa: ARG002
         """The number within the bounds; nan for no answer. Python compares integers of any size."""
@@ -84,15 +88,25 @@ class Ranged(MeasuredQuestion):
         """Whether the number is moved to the bounds."""
         return not self.low <= value <= self.high
 
-    def _result(self, name: str, estimates: list[Any], aggregator: Any) -> NumberEstimate:
+    def _result(
+        self, name: str, estimates: list[Any], aggregator: Any
+    ) -> NumberEstimate:
         shares = shares_of_answers(name, self.items, estimates[0].value, estimates[0])
         # To first order the errors of the ratios are these sums of the errors of all shares.
-        sums = np.column_stack([np.eye(len(self.items)), shares.estimate]) / shares.answered[0]
+        sums = (
+            np.column_stack([np.eye(len(self.items)), shares.estimate])
+            / shares.answered[0]
+        )
         counted = aggregator.estimator
         covariance = sums @ counted.covariance(aggregator.counted()) @ sums.T
-        more = {"stderr": np.sqrt(np.maximum(np.diagonal(covariance), 0.0)), "edges": self.edges}
+        more = {
+            "stderr": np.sqrt(np.maximum(np.diagonal(covariance), 0.0)),
+            "edges": self.edges,
+        }
         law = counted.sets.law
-        return NumberEstimate(**(vars(shares) | more), covariance=covariance, law=law, exact=self.exact)
+        return NumberEstimate(
+            **(vars(shares) | more), covariance=covariance, law=law, exact=self.exact
+        )
 
 
 @dataclass(frozen=True)
@@ -113,7 +127,10 @@ class Number(Ranged):
     bins: int = 16
 
     def __post_init__(self) -> None:
-        low, high = (check_number(end, getattr(self, end), -_LARGEST, _LARGEST) for end in ("low", "high"))
+        low, high = (
+            check_number(end, getattr(self, end), -_LARGEST, _LARGEST)
+            for end in ("low", "high")
+        )
         if not low < high:
             raise ArgumentError("low", f"must be below high, got {low:g} and {high:g}")
         bins = check_number("bins", self.bins, 2, _MOST_BINS, integer=True)
@@ -157,7 +174,9 @@ class Count(Ranged):
     most: int
 
     def __post_init__(self) -> None:
-        vars(self).update(most=check_number("most", self.most, 1, _MOST_BINS - 1, integer=True))
+        vars(self).update(
+            most=check_number("most", self.most, 1, _MOST_BINS - 1, integer=True)
+        )
 
     @property
     def high(self) -> float:  # type: ignore[override]
@@ -211,7 +230,10 @@ class Mean(Question):
         value = questions.get(self.value)
         made = Mean(self.value)
         if not isinstance(value, Ranged):
-            raise ArgumentError("value", f"must name a Number or a Count of the survey, got {self.value!r}")
+            raise ArgumentError(
+                "value",
+                f"must name a Number or a Count of the survey, got {self.value!r}",
+            )
         vars(made).update(measured=value)
         return made
 
@@ -228,9 +250,13 @@ class Mean(Question):
 
     def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002
         """The chances of the categories."""
-        place = (held[self.value] - self.measured.low) / (self.measured.high - self.measured.low)
+        place = (held[self.value] - self.measured.low) / (
+            self.measured.high - self.measured.low
+        )
         none = np.isnan(place)
-        return np.hstack([np.where(none, 0.0, place), np.where(none, 0.0, 1.0 - place), none])
+        return np.hstack(
+            [np.where(none, 0.0, place), np.where(none, 0.0, 1.0 - place), none]
+        )
 
     def _drawn(self, records: Rows, words: Words) -> Rows:
         """A category, rounded by one word."""
@@ -246,10 +272,16 @@ class Mean(Question):
         _, variance = inner.row_error(records[:, :1])
         return records, variance + 1 - np.einsum("ij,ij->i", records, records)
 
-    def _result(self, name: str, estimates: list[Any], aggregator: Any) -> QuestionEstimate:
+    def _result(
+        self, name: str, estimates: list[Any], aggregator: Any
+    ) -> QuestionEstimate:
         between = aggregator.estimator.covariance_with(aggregator.counted(), 2)[:-1]
-        shares = shares_of_answers(name, ("mean", "low end"), estimates[0].value, estimates[0], between)
+        shares = shares_of_answers(
+            name, ("mean", "low end"), estimates[0].value, estimates[0], between
+        )
         low, high = self.measured.limits
         mean = low + (high - low) * shares.estimate[:1]
         stderr = (high - low) * shares.stderr[:1]
-        return replace(shares, items=self.items, estimate=mean, stderr=stderr, limits=(low, high))
+        return replace(
+            shares, items=self.items, estimate=mean, stderr=stderr, limits=(low, high)
+        )

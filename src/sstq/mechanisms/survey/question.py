@@ -82,7 +82,9 @@ class Question(ABC):
         return sorted({each.note for each in estimates if each.note})
 
     @abstractmethod
-    def _result(self, name: str, estimates: list[Any], aggregator: Any) -> QuestionEstimate:
+    def _result(
+        self, name: str, estimates: list[Any], aggregator: Any
+    ) -> QuestionEstimate:
         """The result, from the estimates of all items and the aggregator of the first one."""
 
 
@@ -124,7 +126,17 @@ def shares_of_answers(
     variance = raw.stderr[:-1] ** 2 + (shares * error) ** 2 + 2 * shares * between
     stderr = np.sqrt(np.maximum(variance, 0.0)) / divisor
     names = tuple(map(str, items))
-    return QuestionEstimate(name, names, shares, stderr, raw.count, "answers", (answered, error), (0.0, 1.0), raw)
+    return QuestionEstimate(
+        name,
+        names,
+        shares,
+        stderr,
+        raw.count,
+        "answers",
+        (answered, error),
+        (0.0, 1.0),
+        raw,
+    )
 
 
 def number_of(text: str) -> float:

@@ -67,13 +67,24 @@ class QuestionEstimate:
         reach = student(level, len(self.items), self.count) * self.stderr
         if self.raw is not None and self.count > 1:
             normal = student(level, len(self.raw.value), self.count) * self.raw.stderr
-            wider = np.divide(self.raw.region(level).half_width, normal, out=np.ones_like(normal), where=normal > 0)
+            wider = np.divide(
+                self.raw.region(level).half_width,
+                normal,
+                out=np.ones_like(normal),
+                where=normal > 0,
+            )
             reach = reach * wider[: len(reach)]
-        return np.clip(self.estimate - reach, *self.limits), np.clip(self.estimate + reach, *self.limits)
+        return np.clip(self.estimate - reach, *self.limits), np.clip(
+            self.estimate + reach, *self.limits
+        )
 
-    def rows(self, level: float = 0.95) -> Iterator[tuple[str, float, float, float, float]]:
+    def rows(
+        self, level: float = 0.95
+    ) -> Iterator[tuple[str, float, float, float, float]]:
         """Yield item, estimate, standard error, and the ends of the interval."""
-        yield from zip(self.items, self.estimate, self.stderr, *self.interval(level), strict=True)
+        yield from zip(
+            self.items, self.estimate, self.stderr, *self.interval(level), strict=True
+        )
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -85,7 +96,9 @@ class GroupMeans(QuestionEstimate):
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return the ends of `GroupEstimate.mean_ends`; nan for groups of too few people."""
-        low, high = (self.middle + ends[:-1].ravel() for ends in self.raw.mean_ends(level))
+        low, high = (
+            self.middle + ends[:-1].ravel() for ends in self.raw.mean_ends(level)
+        )
         return np.clip(low, *self.limits), np.clip(high, *self.limits)
 
 
@@ -135,8 +148,13 @@ class NumberEstimate(QuestionEstimate):
         """
         value, error = self.centre
         lowest, highest = self.ends
-        reach = student(level, 1, self.count) * error + float(highest[0] - lowest[0]) / 2
-        low, high = (float(np.clip(end, lowest[0], highest[-1])) for end in (value - reach, value + reach))
+        reach = (
+            student(level, 1, self.count) * error + float(highest[0] - lowest[0]) / 2
+        )
+        low, high = (
+            float(np.clip(end, lowest[0], highest[-1]))
+            for end in (value - reach, value + reach)
+        )
         return Interval(value if self.exact else math.nan, low, high)
 
     @cached_property
@@ -145,7 +163,11 @@ class NumberEstimate(QuestionEstimate):
         from scipy.optimize import isotonic_regression
 
         raw = np.cumsum(self.estimate)
-        return raw if np.isnan(raw).any() else np.append(np.clip(isotonic_regression(raw[:-1]).x, 0.0, 1.0), 1.0)
+        return (
+            raw
+            if np.isnan(raw).any()
+            else np.append(np.clip(isotonic_regression(raw[:-1]).x, 0.0, 1.0), 1.0)
+        )
 
     def cdf_band(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return a band that contains the whole distribution function at the bins' upper ends.
@@ -158,8 +180,12 @@ class NumberEstimate(QuestionEstimate):
             return np.append(np.zeros(len(self.cdf) - 1), 1.0), np.ones(len(self.cdf))
         z = student(level, len(self.items) - 1, self.count)
         cumulated = self.answered[0] * np.cumsum(self.estimate)[:-1]
-        low, high = distribution_band(cumulated, self.answered[0], self.count, self.law, z)
-        return np.minimum(np.append(low, 1.0), self.cdf), np.maximum(np.append(high, 1.0), self.cdf)
+        low, high = distribution_band(
+            cumulated, self.answered[0], self.count, self.law, z
+        )
+        return np.minimum(np.append(low, 1.0), self.cdf), np.maximum(
+            np.append(high, 1.0), self.cdf
+        )
 
     def quantile(self, share: float, level: float = 0.95) -> Interval:
         """Return a quantile of the (clamped) numbers, interpolated within its bin.
@@ -176,7 +202,9 @@ class NumberEstimate(QuestionEstimate):
             (0.5, 0.0, 1.0)
         """
         if not 0 < share < 1:
-            raise ValueError(f"share must be a number between 0 and 1, both excluded, got {share!r}")
+            raise ValueError(
+                f"share must be a number between 0 and 1, both excluded, got {share!r}"
+            )
         if np.isnan(self.cdf).any():
             return Interval(math.nan, float(self.ends[0][0]), float(self.ends[1][-1]))
         known = np.concatenate([[0.0], self.cdf])
@@ -190,7 +218,9 @@ class NumberEstimate(QuestionEstimate):
         last = np.flatnonzero(np.append(0.0, low[:-1]) < share)[-1]
         return Interval(float(value), float(lowest[first]), float(highest[last]))
 
-    def rows(self, level: float = 0.95) -> Iterator[tuple[str, float, float, float, float]]:
+    def rows(
+        self, level: float = 0.95
+    ) -> Iterator[tuple[str, float, float, float, float]]:
         """Yield the mean, the quartiles and the bins."""
         mean = self.mean(level)
         yield "mean", mean.value, self.mean_stderr, mean.low, mean.high
@@ -211,7 +241,9 @@ class SurveyEstimate(Estimate):
 
     def __getitem__(self, name: str) -> QuestionEstimate:
         if name not in self.results:
-            raise KeyError(f"name must be one of {', '.join(self.results)}, got {name!r}")
+            raise KeyError(
+                f"name must be one of {', '.join(self.results)}, got {name!r}"
+            )
         return self.results[name]
 
     def table(self, level: float = 0.95) -> list[dict[str, Any]]:
@@ -222,9 +254,15 @@ class SurveyEstimate(Estimate):
         columns = ("question", "item", "estimate", "stderr", "low", "high", "status")
         rows = []
         for name, result in self.results.items():
-            missing = "interval only" if np.isfinite(result.estimate).all() else "too few answers"
+            missing = (
+                "interval only"
+                if np.isfinite(result.estimate).all()
+                else "too few answers"
+            )
             for item, *numbers in result.rows(level):
-                known = [None if math.isnan(number) else float(number) for number in numbers]
+                known = [
+                    None if math.isnan(number) else float(number) for number in numbers
+                ]
                 rows.append((name, item, *known, missing if known[0] is None else "ok"))
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
@@ -232,12 +270,18 @@ class SurveyEstimate(Estimate):
         """Return the estimates and intervals of all items by question, as JSON values."""
         questions: dict[str, Any] = {name: {} for name in self.results}
         for row in self.table(level):
-            questions[row["question"]][row["item"]] = {name: row[name] for name in ("estimate", "low", "high")}
+            questions[row["question"]][row["item"]] = {
+                name: row[name] for name in ("estimate", "low", "high")
+            }
         return {"questions": questions}
 
     def files(self, level: float = 0.95) -> dict[str, Any]:
         """Return what `sstq aggregate` writes: the table of all questions, and the numbers as they are encoded."""
-        return {"mean.npy": self.value, "stderr.npy": self.stderr, "survey.csv": self.table(level)}
+        return {
+            "mean.npy": self.value,
+            "stderr.npy": self.stderr,
+            "survey.csv": self.table(level),
+        }
 
     def to_frame(self, level: float = 0.95) -> Any:
         """Return `table` as a pandas DataFrame. Needs ``pip install pandas``.

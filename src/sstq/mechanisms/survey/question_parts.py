@@ -16,7 +16,11 @@ from sstq.mechanisms.registry import from_values, mechanism, options_of
 from sstq.mechanisms.solved import Solved
 from sstq.mechanisms.solved import WordList as Integers
 from sstq.mechanisms.survey.question import NO_ANSWER, Precision, Question
-from sstq.mechanisms.survey.questions import check_questions, question_from_dict, question_to_dict
+from sstq.mechanisms.survey.questions import (
+    check_questions,
+    question_from_dict,
+    question_to_dict,
+)
 from sstq.messages.batch import Messages
 from sstq.randomness import streams
 
@@ -74,7 +78,9 @@ class Part:
         records = np.stack(self.records(held))[item, np.arange(len(item))]
         records = self.question._drawn(records, item_words)
         batch = Batch(records, words[:, : self.mechanism.words_each], None)
-        columns = (column.astype(np.int64) for column in self.mechanism.encode_batch(batch))
+        columns = (
+            column.astype(np.int64) for column in self.mechanism.encode_batch(batch)
+        )
         return np.ravel_multi_index((item, *columns), self.shape)
 
     def messages(self, answers: Ints, simulated: bool) -> tuple[Ints, Messages]:
@@ -90,7 +96,10 @@ class Part:
         aggregators = [self.mechanism.aggregator() for _ in range(self.items)]
         for item, aggregator in enumerate(aggregators):
             here = items == item
-            columns = {field.name: messages.column(field.name)[here] for field in messages.layout.fields}
+            columns = {
+                field.name: messages.column(field.name)[here]
+                for field in messages.layout.fields
+            }
             aggregator.update_counts(columns, counts[here], simulated=simulated)
         return aggregators
 
@@ -104,11 +113,18 @@ class Part:
         common = {"epsilon": epsilon, "messages": 1, "bounds": None}
         if not any(
             (inner.name, self.items) == (name, items)
-            and all(getattr(inner, key) == value for key, value in (options | common).items())
+            and all(
+                getattr(inner, key) == value
+                for key, value in (options | common).items()
+            )
             for name, options, items in self.question._candidates()
         ):
-            made = f"be made for it, with epsilon = {epsilon}, one message and no bounds"
-            raise ValueError(f"the part of question {self.name!r} must {made}, got {inner!r}")
+            made = (
+                f"be made for it, with epsilon = {epsilon}, one message and no bounds"
+            )
+            raise ValueError(
+                f"the part of question {self.name!r} must {made}, got {inner!r}"
+            )
 
 
 def best_part(name: str, question: Question, epsilon: float, people: int) -> Part:
@@ -116,15 +132,29 @@ def best_part(name: str, question: Question, epsilon: float, people: int) -> Par
     candidates = []
     for kind, options, items in question._candidates():
         frames = {"clients": people} if "clients" in options_of(kind) else {}
-        candidates.append(Part(name, question, mechanism(kind, epsilon=epsilon, **options, **frames), items))
+        candidates.append(
+            Part(
+                name,
+                question,
+                mechanism(kind, epsilon=epsilon, **options, **frames),
+                items,
+            )
+        )
     return min(candidates, key=lambda part: part.precision().item)
 
 
-def drawn_by_weight(parts: Sequence[Part], weights: Mapping[str, float] | None) -> tuple[int, ...]:
+def drawn_by_weight(
+    parts: Sequence[Part], weights: Mapping[str, float] | None
+) -> tuple[int, ...]:
     """How often each question is drawn, as integers that sum to 2^62; by default for the least sum of variances."""
     if weights is not None and weights.keys() != {part.name for part in parts}:
-        raise ArgumentError("weights", f"must name every question, got {', '.join(weights)}")
-    wanted = [math.sqrt(part.precision().item) if weights is None else weights[part.name] for part in parts]
+        raise ArgumentError(
+            "weights", f"must name every question, got {', '.join(weights)}"
+        )
+    wanted = [
+        math.sqrt(part.precision().item) if weights is None else weights[part.name]
+        for part in parts
+    ]
     total = sum(map(Fraction, wanted))
     draws = [max(1, math.floor(Fraction(weight) / total * TOTAL)) for weight in wanted]
     draws[0] += TOTAL - sum(draws)
@@ -134,13 +164,23 @@ def drawn_by_weight(parts: Sequence[Part], weights: Mapping[str, float] | None) 
 def checked_weights(weights: Any) -> dict[str, float]:
     """Weights as numbers."""
     if not isinstance(weights, Mapping):
-        raise ArgumentError("weights", f"must be numbers by the name of the question, got {weights!r}")
-    return {question: float(check_number("weights", value, 1e-9, 1e9)) for question, value in weights.items()}
+        raise ArgumentError(
+            "weights", f"must be numbers by the name of the question, got {weights!r}"
+        )
+    return {
+        question: float(check_number("weights", value, 1e-9, 1e9))
+        for question, value in weights.items()
+    }
 
 
 def _read_questions(entries: Any) -> dict[str, Question]:
     try:
-        return check_questions({entry.pop("name"): question_from_dict(entry) for entry in map(dict, entries)})
+        return check_questions(
+            {
+                entry.pop("name"): question_from_dict(entry)
+                for entry in map(dict, entries)
+            }
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"questions must be a list of questions: {error!r}") from error
 
@@ -150,7 +190,11 @@ def _read_answerers(entries: Any) -> tuple[tuple[int, Mechanism], ...]:
         answerers = []
         for entry in map(dict, entries):
             items = check_number("items", entry.pop("items"), 1, 2**20, integer=True)
-            check_option("mechanism", entry.get("mechanism"), ("frequencies", "frameunit", "groupunit"))
+            check_option(
+                "mechanism",
+                entry.get("mechanism"),
+                ("frequencies", "frameunit", "groupunit"),
+            )
             answerers.append((items, from_values(entry)))
         return tuple(answerers)
     except (KeyError, TypeError) as error:
@@ -161,12 +205,17 @@ Asked = Annotated[
     dict[str, Question],
     _read_questions,
     # A list, because the questions have an order.
-    lambda asked: [{"name": name} | question_to_dict(question) for name, question in asked.items()],
+    lambda asked: [
+        {"name": name} | question_to_dict(question) for name, question in asked.items()
+    ],
 ]
 Answerers = Annotated[
     tuple[tuple[int, Mechanism], ...],
     _read_answerers,
-    lambda parts: [{"items": n, "mechanism": inner.name} | inner.solved.to_dict() for n, inner in parts],
+    lambda parts: [
+        {"items": n, "mechanism": inner.name} | inner.solved.to_dict()
+        for n, inner in parts
+    ],
 ]
 
 

@@ -40,10 +40,22 @@ def survey_options(schema: Any) -> dict[str, Any]:
         data = read_json(Path(schema).read_text(encoding="utf-8"))
     if not isinstance(data, Mapping) or data.get("format") != FORMAT:
         raise ValueError(f"format must be {FORMAT!r}, but this JSON is something else")
-    if data.keys() - _KEYS or not isinstance(data.get("questions"), Mapping) or "epsilon" not in data:
-        raise ValueError(f"a schema must have epsilon and questions, and nothing unknown, got {', '.join(data)}")
-    questions = {name: _question(name, entry) for name, entry in data["questions"].items()}
-    known = {key: data[key] for key in ("epsilon", "weights", "people", "messages") if key in data}
+    if (
+        data.keys() - _KEYS
+        or not isinstance(data.get("questions"), Mapping)
+        or "epsilon" not in data
+    ):
+        raise ValueError(
+            f"a schema must have epsilon and questions, and nothing unknown, got {', '.join(data)}"
+        )
+    questions = {
+        name: _question(name, entry) for name, entry in data["questions"].items()
+    }
+    known = {
+        key: data[key]
+        for key in ("epsilon", "weights", "people", "messages")
+        if key in data
+    }
     return known | {"questions": questions}
 
 
@@ -52,7 +64,9 @@ def _question(name: str, entry: Any) -> Question:
         raise ValueError(f"question {name!r} must have a type, got {entry!r}")
     empty = [key for key, value in entry.items() if value is None or value == []]
     if empty:
-        raise ValueError(f"question {name!r}: fill in {', '.join(empty)}; they must not come from the data")
+        raise ValueError(
+            f"question {name!r}: fill in {', '.join(empty)}; they must not come from the data"
+        )
     try:
         return question_from_dict(dict(entry))
     except ValueError as error:
@@ -65,10 +79,17 @@ def guess_schema(path: str | os.PathLike[str], epsilon: float) -> dict[str, Any]
     Columns whose names say that they identify people or number the rows are left out.
     """
     check_argument("epsilon", epsilon)
-    kinds = _kinds_of_parquet(path) if _is_parquet(path) else _kinds_of_csv(os.fspath(path))
+    kinds = (
+        _kinds_of_parquet(path) if _is_parquet(path) else _kinds_of_csv(os.fspath(path))
+    )
     asked = {name: kind for name, kind in kinds.items() if not is_identifier(name)}
     questions = {name: _guessed(name, kind) for name, kind in asked.items()}
-    return {"format": FORMAT, "epsilon": epsilon, "people": 100_000, "questions": questions}
+    return {
+        "format": FORMAT,
+        "epsilon": epsilon,
+        "people": 100_000,
+        "questions": questions,
+    }
 
 
 def is_identifier(name: str) -> bool:
@@ -81,8 +102,14 @@ def is_identifier(name: str) -> bool:
     plain = name.strip().lower()
     return (
         plain in IDENTIFIERS
-        or re.search(r"(?:^|[\W_])(?:id|uuid|guid)$|[a-z]I[dD]$", name.strip()) is not None
-        or (re.fullmatch(r"|index|unnamed: ?\d+|__index_level_\d+__|rownames?|row", plain) is not None)
+        or re.search(r"(?:^|[\W_])(?:id|uuid|guid)$|[a-z]I[dD]$", name.strip())
+        is not None
+        or (
+            re.fullmatch(
+                r"|index|unnamed: ?\d+|__index_level_\d+__|rownames?|row", plain
+            )
+            is not None
+        )
     )
 
 
@@ -102,20 +129,31 @@ def _kinds_of_csv(name: str) -> dict[str, str]:
     for place, column in enumerate(header):
         given = [fields[place] for fields in first if fields[place].strip()]
         is_number = bool(given) and all(number_in(field) is not None for field in given)
-        kinds[column] = "number" if is_number or (not given and _known_range(column)) else "choice"
+        kinds[column] = (
+            "number" if is_number or (not given and _known_range(column)) else "choice"
+        )
     return kinds
 
 
 def _known_range(name: str) -> tuple[Any, ...]:
     """What a column's name says about low, high and bins; empty if nothing."""
     words = re.sub(r"[_\W]+", " ", name.lower())
-    return next((ends for rule, ends in _RANGES.items() if re.search(rf"\b(?:{rule})\b", words)), ())
+    return next(
+        (
+            ends
+            for rule, ends in _RANGES.items()
+            if re.search(rf"\b(?:{rule})\b", words)
+        ),
+        (),
+    )
 
 
 def _guessed(name: str, kind: str) -> dict[str, Any]:
     if kind == "number":
         ends = _known_range(name) or _UNKNOWN_RANGE
-        return {"type": "number"} | dict(zip(("low", "high", "bins"), ends, strict=True))
+        return {"type": "number"} | dict(
+            zip(("low", "high", "bins"), ends, strict=True)
+        )
     if kind == "vector":
         return {"type": "vector", "dim": None, "clip": 1.0}
     return {"type": kind, "labels": []}

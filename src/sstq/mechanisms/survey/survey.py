@@ -17,10 +17,23 @@ from sstq.array_types import Floats, Ints, Words
 from sstq.checks import check_argument
 from sstq.exactness import TOTAL
 from sstq.inputs import Record
-from sstq.mechanisms.base import Batch, Columns, ExpectedError, Mechanism, Rows, Unbiased
+from sstq.mechanisms.base import (
+    Batch,
+    Columns,
+    ExpectedError,
+    Mechanism,
+    Rows,
+    Unbiased,
+)
 from sstq.mechanisms.survey.question import ColumnQuestion, Question
 from sstq.mechanisms.survey.question_estimates import SurveyEstimate
-from sstq.mechanisms.survey.question_parts import Part, SurveySolved, best_part, checked_weights, drawn_by_weight
+from sstq.mechanisms.survey.question_parts import (
+    Part,
+    SurveySolved,
+    best_part,
+    checked_weights,
+    drawn_by_weight,
+)
 from sstq.mechanisms.survey.questions import check_questions
 from sstq.mechanisms.survey.schema import survey_options
 from sstq.mechanisms.survey.survey_plan import SurveyPlan, plan_survey
@@ -77,15 +90,26 @@ class SurveyEstimator(SparseEstimator):
         """The results. Those of a question that nobody answered are nan."""
         codes, counts = sent_codes(sums)
         ends = np.searchsorted(codes, self.starts[1:-1])
-        sent = zip(self.parts, self.starts, np.split(codes, ends), np.split(counts, ends), strict=False)
+        sent = zip(
+            self.parts,
+            self.starts,
+            np.split(codes, ends),
+            np.split(counts, ends),
+            strict=False,
+        )
         estimates: list[Any] = []
         results = {}
         notes: list[str] = []
         for part, start, answers, times in sent:
             unknown = np.full(part.mechanism.estimate_dim, np.nan)
             aggregators = part.aggregators(answers - start, times, sums.simulated)
-            of_items = [each.mean() if each.count else Estimate(unknown, unknown, 0) for each in aggregators]
-            results[part.name] = part.question._result(part.name, of_items, aggregators[0])
+            of_items = [
+                each.mean() if each.count else Estimate(unknown, unknown, 0)
+                for each in aggregators
+            ]
+            results[part.name] = part.question._result(
+                part.name, of_items, aggregators[0]
+            )
             estimates += of_items
             notes += [f"{part.name}: {note}" for note in part.question._notes(of_items)]
         return SurveyEstimate(
@@ -96,7 +120,11 @@ class SurveyEstimator(SparseEstimator):
             note="; ".join(notes),
             messages=self.source.messages,
             results=results,
-            names=tuple(f"{part.name}: {name}" for part in self.parts for name in part.coordinates),
+            names=tuple(
+                f"{part.name}: {name}"
+                for part in self.parts
+                for name in part.coordinates
+            ),
         )
 
 
@@ -165,13 +193,22 @@ class Survey(Mechanism):
         shown: dict[str, Any] = {"questions": asked}
         if weights is not None:
             shown["weights"] = checked_weights(weights)
-        parts = [best_part(name, question, common["epsilon"], people) for name, question in asked.items()]
+        parts = [
+            best_part(name, question, common["epsilon"], people)
+            for name, question in asked.items()
+        ]
         draws = drawn_by_weight(parts, shown.get("weights"))
         inner = tuple((p.items, p.mechanism) for p in parts)
-        self.settle(given, SurveySolved(**common, **shown, people=people, draws=draws, parts=inner), **shown)
+        self.settle(
+            given,
+            SurveySolved(**common, **shown, people=people, draws=draws, parts=inner),
+            **shown,
+        )
 
     @classmethod
-    def from_schema(cls, schema: "str | os.PathLike[str] | Mapping[str, Any]") -> "Survey":
+    def from_schema(
+        cls, schema: "str | os.PathLike[str] | Mapping[str, Any]"
+    ) -> "Survey":
         """Make the survey of a schema: a file that `sstq survey init` wrote and people filled in, or its JSON values.
 
         Examples:
@@ -187,10 +224,14 @@ class Survey(Mechanism):
         asked = self.questions
         inner = self.solved.parts
         if not len(asked) == len(inner) == len(self.draws):
-            raise ValueError(f"parts and draws must be one per question, got {len(inner)} and {len(self.draws)}")
+            raise ValueError(
+                f"parts and draws must be one per question, got {len(inner)} and {len(self.draws)}"
+            )
         return tuple(
             Part(name, asked[name], mechanism, items, draw / TOTAL)
-            for name, (items, mechanism), draw in zip(asked, inner, self.draws, strict=True)
+            for name, (items, mechanism), draw in zip(
+                asked, inner, self.draws, strict=True
+            )
         )
 
     def check_solved(self) -> None:
@@ -202,11 +243,16 @@ class Survey(Mechanism):
             raise ValueError("draws must be positive and sum to 2^62")
         # Two machines compute variances alike to about 1e-12; the JSON's draws are what both use.
         wanted = drawn_by_weight(self.parts, self.solved.weights)
-        if any(abs(draw - due) > _DRAW_TOLERANCE * due for draw, due in zip(self.draws, wanted, strict=True)):
+        if any(
+            abs(draw - due) > _DRAW_TOLERANCE * due
+            for draw, due in zip(self.draws, wanted, strict=True)
+        ):
             raise ValueError(f"draws must be those of the weights, got {self.draws}")
         if self.message_bits > _MOST_BITS:
             sizes = {part.name: part.size.bit_length() for part in self.parts}
-            raise ValueError(f"a message must have at most {_MOST_BITS} bits, got {self.message_bits}: {sizes}")
+            raise ValueError(
+                f"a message must have at most {_MOST_BITS} bits, got {self.message_bits}: {sizes}"
+            )
 
     @property
     def draw(self) -> EitherLaw:
@@ -215,7 +261,11 @@ class Survey(Mechanism):
         shares: list[Fraction] = []
         for part, draw in zip(self.parts, self.draws, strict=True):
             law = part.mechanism.law()
-            inner, within = (law.parts, law.shares or []) if isinstance(law, EitherLaw) else ([law], [Fraction(1)])
+            inner, within = (
+                (law.parts, law.shares or [])
+                if isinstance(law, EitherLaw)
+                else ([law], [Fraction(1)])
+            )
             laws += inner
             shares += [Fraction(draw, TOTAL) * share for share in within]
         return EitherLaw(laws, shares)
@@ -229,8 +279,15 @@ class Survey(Mechanism):
     @cached_property
     def layout(self) -> Layout:
         """The answer, and the question if there are several."""
-        limits = {"answer": max(part.size for part in self.parts), "question": len(self.parts)}
-        wanted = {name: limit for name, limit in limits.items() if name == "answer" or limit > 1}
+        limits = {
+            "answer": max(part.size for part in self.parts),
+            "question": len(self.parts),
+        }
+        wanted = {
+            name: limit
+            for name, limit in limits.items()
+            if name == "answer" or limit > 1
+        }
         return Layout(tuple(Field(name, limit) for name, limit in wanted.items()))
 
     if TYPE_CHECKING:
@@ -239,14 +296,18 @@ class Survey(Mechanism):
             """Create an empty aggregator."""
             raise NotImplementedError
 
-        def load_aggregator(self, path: str | os.PathLike[str]) -> Aggregator[SurveyEstimate]:
+        def load_aggregator(
+            self, path: str | os.PathLike[str]
+        ) -> Aggregator[SurveyEstimate]:
             """Load an aggregator that was saved to a file."""
             raise NotImplementedError
 
     @property
     def estimator(self) -> SurveyEstimator:
         """The results of all questions."""
-        return SurveyEstimator(self, self.parts, (0, *accumulate(part.size for part in self.parts)))
+        return SurveyEstimator(
+            self, self.parts, (0, *accumulate(part.size for part in self.parts))
+        )
 
     @property
     def dim(self) -> int:  # type: ignore[override]
@@ -261,12 +322,18 @@ class Survey(Mechanism):
     @property
     def clip(self) -> float:  # type: ignore[override]
         """The largest norm of a record as it is encoded."""
-        return math.sqrt(sum(part.items * part.mechanism.clip**2 for part in self.parts))
+        return math.sqrt(
+            sum(part.items * part.mechanism.clip**2 for part in self.parts)
+        )
 
     @property
     def columns(self) -> dict[str, ColumnQuestion]:
         """The questions that have a column."""
-        return {name: question for name, question in self.questions.items() if isinstance(question, ColumnQuestion)}
+        return {
+            name: question
+            for name, question in self.questions.items()
+            if isinstance(question, ColumnQuestion)
+        }
 
     @cached_property
     def input(self) -> Record:
@@ -286,7 +353,11 @@ class Survey(Mechanism):
             who = np.flatnonzero(question == place)
             if len(who):
                 words = batch.words[who]
-                answers[who] = part.encode(self.input.by_column(batch.rows[who]), words, words[:, _OWN_WORDS + 1])
+                answers[who] = part.encode(
+                    self.input.by_column(batch.rows[who]),
+                    words,
+                    words[:, _OWN_WORDS + 1],
+                )
         return (answers, question) if len(self.parts) > 1 else (answers,)
 
     def _question(self, words: Words) -> Ints:
@@ -300,13 +371,17 @@ class Survey(Mechanism):
         for place, part in enumerate(self.parts):
             given = answer[question == place]
             if np.any(given >= part.size):
-                raise ValueError(f"the answer to question {place} must be below {part.size}, got {given.max()}")
+                raise ValueError(
+                    f"the answer to question {place} must be below {part.size}, got {given.max()}"
+                )
             part.messages(given, messages.simulated)
 
     def _estimated(self, rows: Rows) -> Rows:
         held = self.input.by_column(rows)
         truths = [
-            part.question._estimated(part.mechanism, records) for part in self.parts for records in part.records(held)
+            part.question._estimated(part.mechanism, records)
+            for part in self.parts
+            for records in part.records(held)
         ]
         return np.concatenate(truths, axis=1)
 
@@ -319,7 +394,9 @@ class Survey(Mechanism):
             for records in part.records(held):
                 mean, variance = part.question.row_error(part.mechanism, records)
                 means.append(mean)
-                total += (variance + (1 - part.often) * np.einsum("ij,ij->i", mean, mean)) / part.often
+                total += (
+                    variance + (1 - part.often) * np.einsum("ij,ij->i", mean, mean)
+                ) / part.often
         return np.concatenate(means, axis=1), total
 
     @property
@@ -333,7 +410,12 @@ class Survey(Mechanism):
 
     def largest_biased_mean(self) -> float:
         """H."""
-        return math.sqrt(sum(part.items * part.mechanism.largest_honest_mean() ** 2 for part in self.parts))
+        return math.sqrt(
+            sum(
+                part.items * part.mechanism.largest_honest_mean() ** 2
+                for part in self.parts
+            )
+        )
 
     def plan(self, clients: int) -> SurveyPlan:
         """Return the expected error of every question from so many people, and which cannot work.
@@ -344,4 +426,6 @@ class Survey(Mechanism):
             question  people  error  works  people needed
             os        1,000   ...    yes    ...
         """
-        return plan_survey(self.parts, check_argument("clients", clients), self.messages)
+        return plan_survey(
+            self.parts, check_argument("clients", clients), self.messages
+        )

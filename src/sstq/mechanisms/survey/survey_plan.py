@@ -48,14 +48,25 @@ class SurveyPlan(dict[str, QuestionPlan]):
     def rows(self) -> list[tuple[str, ...]]:
         """The cells of the table."""
         return [
-            (name, f"{plan.clients:,}", f"{plan.error:.3g}", "yes" if plan.works else "no", f"{plan.needed:,}")
+            (
+                name,
+                f"{plan.clients:,}",
+                f"{plan.error:.3g}",
+                "yes" if plan.works else "no",
+                f"{plan.needed:,}",
+            )
             for name, plan in self.items()
         ]
 
     def __str__(self) -> str:
         rows = [PLAN_HEADER, *self.rows()]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+        lines = [
+            "  ".join(
+                cell.ljust(width) for cell, width in zip(row, widths, strict=True)
+            )
+            for row in rows
+        ]
         return "\n".join(line.rstrip() for line in lines)
 
 
@@ -68,5 +79,7 @@ def plan_survey(parts: Iterable[Part], clients: int, messages: int) -> SurveyPla
         error = math.sqrt(variance / answers)
         needed_to_tell, told = part.question._telling(part.mechanism, answers)
         needed = clients * max((error / useful) ** 2, needed_to_tell)
-        plans[part.name] = QuestionPlan(round(answers), error, useful, math.ceil(needed), told)
+        plans[part.name] = QuestionPlan(
+            round(answers), error, useful, math.ceil(needed), told
+        )
     return plans

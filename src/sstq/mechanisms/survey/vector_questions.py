@@ -14,7 +14,13 @@ from sstq.checks import ArgumentError, check_argument
 from sstq.inputs.cells import vector_of
 from sstq.mechanisms.base import Rows
 from sstq.mechanisms.survey.label_questions import Choice
-from sstq.mechanisms.survey.question import Candidates, MeasuredQuestion, Precision, Question, number_of
+from sstq.mechanisms.survey.question import (
+    Candidates,
+    MeasuredQuestion,
+    Precision,
+    Question,
+    number_of,
+)
 from sstq.mechanisms.survey.question_estimates import GroupMeans, QuestionEstimate
 
 # How likely a group's mean must be told, and the confidence that tells it.
@@ -39,7 +45,9 @@ class Vector(MeasuredQuestion):
     clip: float = 1.0
 
     def __post_init__(self) -> None:
-        vars(self).update(dim=check_argument("dim", self.dim), clip=check_argument("clip", self.clip))
+        vars(self).update(
+            dim=check_argument("dim", self.dim), clip=check_argument("clip", self.clip)
+        )
 
     @property
     def width(self) -> int:
@@ -85,10 +93,17 @@ class Vector(MeasuredQuestion):
         """The numbers of a field, which semicolons separate."""
         return [number_of(part) for part in text.split(";")]
 
-    def _result(self, name: str, estimates: list[Any], aggregator: Any) -> QuestionEstimate:  # noqa: ARG002
+    def _result(
+        self,
+        name: str,
+        estimates: list[Any],
+        aggregator: Any,  # noqa: ARG002
+    ) -> QuestionEstimate:
         first = estimates[0]
         axes = tuple(map(str, self.items))
-        return QuestionEstimate(name, axes, first.value, first.stderr, first.count, "people", raw=first)
+        return QuestionEstimate(
+            name, axes, first.value, first.stderr, first.count, "people", raw=first
+        )
 
 
 @dataclass(frozen=True)
@@ -114,25 +129,49 @@ class By(Question):
         value = questions.get(self.value)
         made = By(self.group, self.value)
         if not isinstance(group, Choice):
-            raise ArgumentError("group", f"must name a Choice of the survey, got {self.group!r}")
+            raise ArgumentError(
+                "group", f"must name a Choice of the survey, got {self.group!r}"
+            )
         if not isinstance(value, MeasuredQuestion):
-            raise ArgumentError("value", f"must name a Number, a Count or a Vector of the survey, got {self.value!r}")
+            raise ArgumentError(
+                "value",
+                f"must name a Number, a Count or a Vector of the survey, got {self.value!r}",
+            )
         vars(made).update(choice=group, measured=value)
         return made
 
     @property
     def items(self) -> Sequence[str]:
         """The coordinates of all labels."""
-        return [f"{label}{axis}" for label in self.choice.labels for axis in self.measured.axes]
+        return [
+            f"{label}{axis}"
+            for label in self.choice.labels
+            for axis in self.measured.axes
+        ]
 
     def _candidates(self) -> Candidates:
         """GroupUnit with one group more; numbers are centred."""
         value = self.measured
-        return [("groupunit", {"groups": len(self.choice.labels) + 1, "dim": value.width, "clip": value.reach}, 1)]
+        return [
+            (
+                "groupunit",
+                {
+                    "groups": len(self.choice.labels) + 1,
+                    "dim": value.width,
+                    "clip": value.reach,
+                },
+                1,
+            )
+        ]
 
     def _precision(self, inner: Any, items: int, answers: int) -> Precision:  # noqa: ARG002
         """Of one coordinate of a group's mean, groups being alike: a sum over its share."""
-        variance = inner.typical_error(answers).total * answers / inner.clip**2 / inner.estimate_dim
+        variance = (
+            inner.typical_error(answers).total
+            * answers
+            / inner.clip**2
+            / inner.estimate_dim
+        )
         return Precision(variance / 4, variance * inner.groups**2, 0.5)
 
     def _telling(self, inner: Any, answers: float) -> tuple[float, float]:
@@ -141,14 +180,22 @@ class By(Question):
         beyond = share / math.sqrt(rates.variance_at(share) / (part * answers))
         limit = student(_LEVEL, inner.estimate_dim, max(2, round(answers)))
         normal = NormalDist()
-        return ((limit + normal.inv_cdf(MOSTLY)) / beyond) ** 2, normal.cdf(beyond - limit)
+        return ((limit + normal.inv_cdf(MOSTLY)) / beyond) ** 2, normal.cdf(
+            beyond - limit
+        )
 
     def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002
         """The group and the vector; no answer with zero if either is missing."""
         group = held[self.group]
         values = held[self.value] - self.measured.middle
-        none = np.isnan(values).any(axis=1, keepdims=True) | (group == len(self.choice.labels))
-        return np.where(none, [len(self.choice.labels)] + [0.0] * values.shape[1], np.hstack([group, values]))
+        none = np.isnan(values).any(axis=1, keepdims=True) | (
+            group == len(self.choice.labels)
+        )
+        return np.where(
+            none,
+            [len(self.choice.labels)] + [0.0] * values.shape[1],
+            np.hstack([group, values]),
+        )
 
     def _notes(self, estimates: list[Any]) -> list[str]:
         """Of the labels only: that nobody is without an answer is no problem."""
@@ -156,10 +203,19 @@ class By(Question):
         few = int(first.too_few[:-1].sum()) if first.count else 0
         if not few:
             return []
-        problem = f"{few} of {len(self.choice.labels)} groups have too few people for a mean"
-        return [f"{problem}: the share is not clearly above zero; merge labels or collect more messages"]
+        problem = (
+            f"{few} of {len(self.choice.labels)} groups have too few people for a mean"
+        )
+        return [
+            f"{problem}: the share is not clearly above zero; merge labels or collect more messages"
+        ]
 
-    def _result(self, name: str, estimates: list[Any], aggregator: Any) -> QuestionEstimate:  # noqa: ARG002
+    def _result(
+        self,
+        name: str,
+        estimates: list[Any],
+        aggregator: Any,  # noqa: ARG002
+    ) -> QuestionEstimate:
         first = estimates[0]
         items = tuple(self.items)
         if not first.count:
@@ -169,5 +225,14 @@ class By(Question):
         means = middle + first.means[:-1].ravel()
         errors = first.means_stderr[:-1].ravel()
         answered = 1 - float(first.shares[-1]), float(first.shares_stderr[-1])
-        known = name, items, means, errors, first.count, "answers", answered, self.measured.limits
+        known = (
+            name,
+            items,
+            means,
+            errors,
+            first.count,
+            "answers",
+            answered,
+            self.measured.limits,
+        )
         return GroupMeans(*known, raw=first, middle=middle)

@@ -17,7 +17,9 @@ class NeedsUpgrade(ValueError):  # noqa: N818
     """The database has the schema of an earlier release."""
 
     def __init__(self) -> None:
-        super().__init__("the database is from an earlier release of sstq; make a copy of it, then add --upgrade")
+        super().__init__(
+            "the database is from an earlier release of sstq; make a copy of it, then add --upgrade"
+        )
 
 
 def migrate(connection: sa.Connection, metadata: sa.MetaData, *, upgrade: bool) -> None:
@@ -40,9 +42,15 @@ def migrate(connection: sa.Connection, metadata: sa.MetaData, *, upgrade: bool) 
         return
     if found is None and not _is_first(connection, known):
         names = ", ".join(sorted(known))
-        raise ValueError(f"the database has the tables {names} of another program; pass an empty database")
-    if found is not None and found not in {version.revision for version in versions.walk_revisions()}:
-        raise ValueError(f"the database has version {found} of the schema, from a later release of sstq; use that one")
+        raise ValueError(
+            f"the database has the tables {names} of another program; pass an empty database"
+        )
+    if found is not None and found not in {
+        version.revision for version in versions.walk_revisions()
+    }:
+        raise ValueError(
+            f"the database has version {found} of the schema, from a later release of sstq; use that one"
+        )
     if not upgrade:
         raise NeedsUpgrade
     command.upgrade(config, "head")
@@ -52,9 +60,13 @@ def _is_first(connection: sa.Connection, known: set[str]) -> bool:
     """Whether these tables are of the first release, which had a version number of its own instead of Alembic's."""
     if "campaigns" not in known or "settings" not in known:
         return False
-    columns = {column["name"] for column in sa.inspect(connection).get_columns("settings")}
+    columns = {
+        column["name"] for column in sa.inspect(connection).get_columns("settings")
+    }
     if columns != {"name", "value"}:
         return False
     settings = sa.table("settings", sa.column("name"), sa.column("value"))
-    found = connection.execute(sa.select(settings.c.value).where(settings.c.name == "schema")).scalar()
+    found = connection.execute(
+        sa.select(settings.c.value).where(settings.c.name == "schema")
+    ).scalar()
     return found is not None and bytes(found) == b"1"

@@ -23,7 +23,10 @@ def upgrade() -> None:
         "alarms": (("kind", text), ("messages", number), ("detail", text)),
     }
     for name, (key, *values) in new.items():
-        keys = [sa.Column(own, kind, primary_key=True) for own, kind in (("campaign", text), key)]
+        keys = [
+            sa.Column(own, kind, primary_key=True)
+            for own, kind in (("campaign", text), key)
+        ]
         others = [sa.Column(own, kind, nullable=own == "quota") for own, kind in values]
         op.create_table(name, *keys, *others, sqlite_with_rowid=False)
     op.drop_column("campaigns", "last_hour")
@@ -31,8 +34,13 @@ def upgrade() -> None:
     connection = op.get_bind()
     settings = sa.table("settings", sa.column("name"))
     connection.execute(settings.delete().where(settings.c.name == "schema"))
-    rows = [(name, json.loads(text)) for name, text in connection.execute(sa.select(_CAMPAIGNS))]
-    _refuse_shuffled([name for name, terms in rows if "document" in terms or "shuffling" in terms])
+    rows = [
+        (name, json.loads(text))
+        for name, text in connection.execute(sa.select(_CAMPAIGNS))
+    ]
+    _refuse_shuffled(
+        [name for name, terms in rows if "document" in terms or "shuffling" in terms]
+    )
     for name, terms in rows:
         _upgrade_campaign(connection, name, terms)
 
@@ -47,14 +55,25 @@ def _refuse_shuffled(old: list[str]) -> None:
         )
 
 
-def _upgrade_campaign(connection: sa.Connection, name: str, terms: dict[str, object]) -> None:
+def _upgrade_campaign(
+    connection: sa.Connection, name: str, terms: dict[str, object]
+) -> None:
     digest = terms.pop("send_token", None)
     if digest is not None:
-        values = {"campaign": name, "digest": bytes.fromhex(str(digest)), "quota": None, "used": 0}
-        connection.execute(sa.table("senders", *map(sa.column, values)).insert(), values)
+        values = {
+            "campaign": name,
+            "digest": bytes.fromhex(str(digest)),
+            "quota": None,
+            "used": 0,
+        }
+        connection.execute(
+            sa.table("senders", *map(sa.column, values)).insert(), values
+        )
     terms["origins"] = ["*"]
     text = json.dumps(terms, sort_keys=True, separators=(",", ":"))
-    connection.execute(_CAMPAIGNS.update().where(_CAMPAIGNS.c.name == name).values(terms=text))
+    connection.execute(
+        _CAMPAIGNS.update().where(_CAMPAIGNS.c.name == name).values(terms=text)
+    )
     if terms.get("readers", "administrator") != "administrator":
         # Readers have seen this estimate.
         columns = ("campaign", "messages", "result")
@@ -62,4 +81,6 @@ def _upgrade_campaign(connection: sa.Connection, name: str, terms: dict[str, obj
         releases = sa.table("releases", *map(sa.column, (*columns, "stage")))
         for stage in ("public", "next"):
             found = sa.select(seen, sa.literal(stage)).where(seen.c.campaign == name)
-            connection.execute(releases.insert().from_select([*columns, "stage"], found))
+            connection.execute(
+                releases.insert().from_select([*columns, "stage"], found)
+            )
