@@ -184,6 +184,7 @@ class VectorEstimator(DenseEstimator):
         vectors: the vectors of messages, (n, d).
     """
 
+    adds_vectors: ClassVar[bool] = True
     # Values are kept to 2^-44 of the unit, and their squares to 2^-14 of its square.
     columns: ClassVar[int] = 3
     value_bits: ClassVar[int] = 44
