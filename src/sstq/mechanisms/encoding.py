@@ -108,7 +108,7 @@ class Encoder(Agreement):
             report: counts of clipped rows and missed certificates, which depend on the data; keep it local.
 
         Examples:
-            >>> import sstq
+            >>> import numpy as np, sstq
             >>> mechanism = sstq.SSTQ(dim=3, epsilon=2.0, bits=2)
             >>> mechanism.encode(np.array([0.1, -0.2, 0.3])).to_bytes() != b""
             True

@@ -44,8 +44,8 @@ def _number(value: Any, kind: Any = float) -> Any:
 
 def _word(text: str) -> int:
     number = int(text)
-    if not 0 <= number < 1 << 64:
-        raise ValueError(f"{text} is not below 2^64")
+    if text != str(number) or not 0 <= number < 1 << 64:
+        raise ValueError(f"{text!r} is no decimal string of an integer below 2^64")
     return number
 
 
