@@ -17,6 +17,7 @@ from sstq.mechanisms.subsets import HitLaw
 from sstq.mechanisms.survey.bands import distribution_band
 
 _QUARTILES = (0.25, 0.5, 0.75)
+_NUMBERS = ("estimate", "stderr", "low", "high")
 
 
 class Interval(NamedTuple):
@@ -251,7 +252,7 @@ class SurveyEstimate(Estimate):
 
         The status is "ok", "interval only" (of the mean of bins), or "too few answers".
         """
-        columns = ("question", "item", "estimate", "stderr", "low", "high", "status")
+        columns = ("question", "item", *_NUMBERS, "status")
         rows = []
         for name, result in self.results.items():
             missing = (
@@ -286,13 +287,16 @@ class SurveyEstimate(Estimate):
     def to_frame(self, level: float = 0.95) -> Any:
         """Return `table` as a pandas DataFrame. Needs ``pip install pandas``.
 
-        Intervals of one question hold at once with this probability.
+        Intervals of one question hold at once with this probability. Unknown numbers are nan.
         """
         try:
             pandas = import_module("pandas")
         except ImportError as error:
             raise ImportError("to_frame needs pandas: pip install pandas") from error
-        return pandas.DataFrame(self.table(level))
+        # Columns in which nothing is known would have Python's None.
+        return pandas.DataFrame(self.table(level)).astype(
+            dict.fromkeys(_NUMBERS, float)
+        )
 
     def plot(self, *, level: float = 0.95, **_: Any) -> Any:
         """Draw one panel per question, with intervals; returns the Matplotlib figure. Needs the extra [plots]."""
