@@ -203,11 +203,12 @@ class Question(Document):
             y: their labels or targets, unless the question is about the centre.
             rng: None for the operating system's randomness (needed for privacy); a seed or Generator for simulations.
         """
-        if not plain_numbers(X).size:  # a device without an example answers as well
-            nothing = np.full((1, self.mechanism.dim), np.nan)
-            return answer(
-                self.mechanism, nothing, [-1] if self.kind == "classes" else None, rng
-            )
+        examples = plain_numbers(X)
+        if not examples.size:  # a device without an example answers as well
+            people = max(1, len(examples))
+            nothing = np.full((people, self.mechanism.dim), np.nan)
+            groups = [-1] * people if self.kind == "classes" else None
+            return answer(self.mechanism, nothing, groups, rng)
         vectors = self.vectors(X, y)
         groups = self.labels(y, len(vectors)) if self.kind == "classes" else None
         return answer(self.mechanism, vectors, groups, rng)

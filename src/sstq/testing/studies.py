@@ -118,6 +118,12 @@ def check_answers(make: Callable[[], Study], values: Sequence[Any], seed: int) -
         require(
             len(states) == 1, "the number of random words must not depend on the value"
         )
+        for several in ([None, None], list(_STRANGE), [*values[:3], *_STRANGE]):
+            told = question.encode_each(several, np.random.default_rng(seed))
+            require(
+                len(told) == len(several) * mechanism.messages,
+                "everybody must be answered for, whatever the others hold",
+            )
 
 
 def check_documents(
