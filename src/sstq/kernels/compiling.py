@@ -10,6 +10,9 @@ same time one may get the other's code. So every version has a name of its own, 
 import hashlib
 import os
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -35,14 +38,15 @@ def compiled(name: str, arguments: tuple[Any, ...]) -> Any:
     version = FunctionType(source.__code__, source.__globals__, function)
     version.__qualname__ = f"{function}-{label}"
     folder = cache_folder()
-    if folder is None:
-        _announce(
-            "sstq: compiling kernels for this process alone (set NUMBA_CACHE_DIR to a writable folder) ..."
-        )
-    elif not any(folder.glob(f"*-{label}-*.nbc")):
-        _announce("sstq: compiling kernels for this machine (once) ...")
     dispatcher: Any = numba.njit(nogil=True, cache=folder is not None)(version)
-    dispatcher.compile(types)
+    if folder is None:
+        where = "for this process alone (set NUMBA_CACHE_DIR to a writable folder)"
+    elif any(folder.glob(f"*-{label}-*.nbc")):
+        where = ""
+    else:
+        where = "for this machine (once)"
+    with _announced(f"sstq: compiling {name} {where} ... ", silent=not where):
+        dispatcher.compile(types)
     dispatcher.disable_compile()
     return dispatcher
 
@@ -74,8 +78,13 @@ def _target() -> str:
     return f"{digest.hexdigest()}{TARGET}"
 
 
-@cache
-def _announce(line: str) -> None:
-    """Tell a person who waits, once per process, unless SSTQ_QUIET is set."""
-    if not os.environ.get("SSTQ_QUIET"):
-        print(line, file=sys.stderr, flush=True)  # noqa: T201
+@contextmanager
+def _announced(line: str, *, silent: bool) -> Iterator[None]:
+    """Tell a person who waits what is done and then how long it took, unless SSTQ_QUIET is set."""
+    if silent or os.environ.get("SSTQ_QUIET"):
+        yield
+        return
+    print(line, end="", file=sys.stderr, flush=True)  # noqa: T201
+    start = time.monotonic()
+    yield
+    print(f"{time.monotonic() - start:.1f} s", file=sys.stderr, flush=True)  # noqa: T201
