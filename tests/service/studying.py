@@ -21,13 +21,31 @@ def panel(periods=3):
     return Panel(sstq.Frequencies(4, 2.0), periods=periods)
 
 
+def classifier():
+    from sstq.learning import PrivateClassifier
+
+    bounds = [[-3.0, 3.0], [-3.0, 3.0]]
+    return PrivateClassifier(
+        6.0, bounds=bounds, classes=["cat", "dog"], check_people=0.3
+    )
+
+
 def values_of(study, count, rng):
     """What so many people hold."""
     if isinstance(study, Words):
         return rng.choice(DRINKS, count, p=[0.5, 0.3, 0.2]).tolist()
     if isinstance(study, Range):
         return 100.0 * (rng.standard_normal((count, study.options["dim"])) + 4)
+    if study.kind == "classifier":
+        return [_animal(rng) for _ in range(count)]
     return rng.integers(4, size=count).tolist()
+
+
+def _animal(rng):
+    """What somebody holds who takes part in a classifier: features and a label."""
+    label = int(rng.integers(2))
+    features = rng.normal(2.0 * label - 1.0, 0.7, 2)
+    return features.tolist(), ["cat", "dog"][label]
 
 
 def begin(server, name, study, people, **terms):
@@ -66,7 +84,7 @@ def whole(server, name, study, people_of=lambda campaign: campaign.stage.people)
     token = server.sender(name)
     while (campaign := next_stage(server, name, len(sent) + 1)) is not None:
         people = people_of(campaign)
-        messages = campaign.question.encode(values_of(study, people, rng))
+        messages = campaign.question.encode_each(values_of(study, people, rng))
         answer = server.send(
             campaign.name,
             campaign.mechanism,

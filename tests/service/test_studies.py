@@ -12,6 +12,7 @@ from sstq.studies import Range, Words
 from tests.patience import until
 from tests.service.studying import (
     begin,
+    classifier,
     next_stage,
     panel,
     stage_of,
@@ -25,6 +26,7 @@ KINDS = {
     "words": (words, 2000),
     "range": (lambda: Range(dim=3, epsilon=6.0), 4000),
     "panel": (panel, 600),
+    "classifier": (classifier, 1500),
 }
 
 

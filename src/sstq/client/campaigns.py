@@ -31,7 +31,7 @@ from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism, from_json
 
 if TYPE_CHECKING:
-    from sstq.studies import Question
+    from sstq.studies.questions import Document as StudyDocument
 
 __all__ = ["Campaign", "Document", "Shuffling", "Stage", "read_document"]
 
@@ -235,7 +235,11 @@ class Campaign:
             "name",
             f"must be that of the stage, {stage.campaign}, got {self.name}",
         )
-        _ = self.question
+        _require(
+            self.question.study is not None,
+            "question",
+            "must name its study: a person answers once in all stages",
+        )
         ends = self.closes is not None and stage.hours is not None
         _require(
             stage.people is not None or ends,
@@ -251,12 +255,14 @@ class Campaign:
             )
 
     @cached_property
-    def question(self) -> Question:
+    def question(self) -> StudyDocument:
         """The question of a stage; ValueError for a campaign by itself, and for a question that is not sound."""
-        from sstq.studies import Question
+        from sstq.studies.questions import Document as StudyDocument
 
         mechanism = read_json(self.mechanism.to_json())
-        return Question.from_dict({**self.staged.question, "mechanism": mechanism})
+        return StudyDocument.from_dict(
+            {**self.staged.question, "mechanism": mechanism}
+        )
 
     @property
     def staged(self) -> Stage:

@@ -350,7 +350,7 @@ class Client:
     @property
     def _entry(self) -> str:
         """What the ledger calls the answer to the study."""
-        return f"study {self.campaign.question.study}"
+        return self.campaign.question.purpose
 
     def _is_charged(self) -> bool:
         return self._ledger is not None and any(
@@ -384,7 +384,7 @@ class Client:
         self.outbox.remember(known)
         if turn is not None and not is_turn(question.to_json(), turn):
             return self._beginning(stage, turn)
-        messages = question.encode([value])
+        messages = question.encode_each([value])
         terms = self.campaign.shuffling
         uploads = (
             self._packed(messages) if terms is None else self._sealed(messages, terms)

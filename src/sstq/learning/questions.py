@@ -33,7 +33,7 @@ from sstq.mechanisms.answers import answer
 from sstq.mechanisms.base import Mechanism
 from sstq.messages.batch import Messages
 from sstq.randomness.secret import RngLike
-from sstq.studies.questions import Document, require
+from sstq.studies.questions import Document, check_identifier, require
 
 _FORMAT = "sstq-question"
 _VERSION = 2
@@ -70,6 +70,7 @@ class Question(Document):
             its length; what is beyond is clipped.
         scores: what to judge: coefficients (classes, p) and intercepts (classes,) of classifiers, or of the one
             regression, as of one class.
+        study: the identifier of the study, where a person answers once per study; None for once per question.
     """
 
     kind: Kind
@@ -80,9 +81,12 @@ class Question(Document):
     classes: Sequence[Any] = ()
     bounds: Bounds | None = None
     scores: Sequence[Scores] = ()
+    study: str | None = None
     _places: dict[Any, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if self.study is not None:
+            check_identifier(self.study)
         kind = self.kind
         mechanism = self.mechanism
         judged = len(self.scores)
@@ -238,12 +242,14 @@ class Question(Document):
 
     @property
     def purpose(self) -> str:
-        """A person answers one question once; these documents name no study."""
+        """A person answers one question per study, or once a document that names no study."""
+        if self.study is not None:
+            return super().purpose
         return f"question {hashlib.sha256(self.to_json().encode()).hexdigest()}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as JSON values."""
-        return {
+        return ({} if self.study is None else {"study": self.study}) | {
             "format": _FORMAT,
             "version": _VERSION,
             "kind": self.kind,
@@ -276,6 +282,7 @@ class Question(Document):
                 (np.array(coef, float), np.array(intercept, float))
                 for coef, intercept in data["scores"]
             ],
+            data.get("study"),
         )
 
     @classmethod

@@ -162,6 +162,7 @@ def next_stage(
     )
     mechanism = study.asked.mechanism
     del document["mechanism"]
+    document["study"] = study.identifier
     number = len(terms.stages) + 1
     limit = None if study.may_be_empty else people
     stage = Stage(name, number, cohort, document, limit, terms.hours)

@@ -39,7 +39,7 @@ def _table(found: Any) -> dict[str, Any]:
     if isinstance(found, PanelResult):
         curves = [_curve(*name, curve) for name, curve in found.curves.items()]
         return {"period": found.period, "people": list(found.people), "curves": curves}
-    texts = ("word", "column")
+    texts = ("word", "column", "class")
     columns = {
         name: list(own) if name in texts else as_numbers(own)
         for name, own in found.columns(LEVEL).items()
@@ -49,6 +49,14 @@ def _table(found: Any) -> dict[str, Any]:
     if isinstance(found, RangeResult):
         more = {"clip": found.clip, "bias": found.bias, "beyond": _share(found.beyond)}
         return columns | more | {"centre": as_numbers(found.centre)}
+    if "class" in columns:
+        predicted = _share((found.predicted_accuracy, found.accuracy_stderr))
+        return columns | {
+            "predicted": predicted,
+            "majority": found.majority,
+            "form": found.form,
+            "directions": found.directions,
+        }
     return columns
 
 

@@ -38,11 +38,12 @@ class Document(ABC):
     """What a cohort is asked, published as JSON: everything that a device needs to answer once."""
 
     mechanism: Mechanism
+    study: str | None
 
     @property
-    @abstractmethod
     def purpose(self) -> str:
-        """What a person's ledger pays for, once."""
+        """What a person's ledger pays for, once: one question per study."""
+        return f"study {self.study}"
 
     @abstractmethod
     def encode_each(self, values: Sequence[Any], rng: RngLike = None) -> Messages:
@@ -134,12 +135,7 @@ class Question(Document):
     mechanism: Mechanism
 
     def __post_init__(self) -> None:
-        identified = isinstance(self.study, str) and re.fullmatch(
-            "[0-9a-f]{32}", self.study
-        )
-        require(
-            bool(identified), f"study must be 32 hexadecimal digits, got {self.study!r}"
-        )
+        check_identifier(self.study)
         require(
             isinstance(self.mechanism, Mechanism),
             f"mechanism must be a mechanism, got {self.mechanism!r}",
@@ -154,11 +150,6 @@ class Question(Document):
     @abstractmethod
     def held(self, values: Sequence[Any]) -> Any:
         """Return what the mechanism encodes, for one value per person; no value may raise an error."""
-
-    @property
-    def purpose(self) -> str:
-        """A person answers one question per study."""
-        return f"study {self.study}"
 
     def encode(self, values: Sequence[Any], rng: RngLike = None) -> Messages:
         """Return one private message per value; the number of random words does not depend on the values."""
@@ -211,6 +202,12 @@ def require(fine: bool, otherwise: str) -> None:
     """Raise ValueError with a sentence unless it is fine."""
     if not fine:
         raise ValueError(otherwise)
+
+
+def check_identifier(study: Any) -> None:
+    """Raise ValueError unless this can be the identifier of a study."""
+    identified = isinstance(study, str) and re.fullmatch("[0-9a-f]{32}", study)
+    require(bool(identified), f"study must be 32 hexadecimal digits, got {study!r}")
 
 
 def answer(
