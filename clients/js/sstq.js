@@ -1235,8 +1235,7 @@ export class Client {
         const remember = (more) => outbox.part(this.#place, more), allowance = () => this.#allowance();
         const again = await nextVisit(this.campaign, part, { remember, allowance });
         if (again !== undefined) return again;
-        const held = stage.question.held(value);
-        await this.#put(Array.from({ length: mechanism.messages }, () => mechanism.answer(held)), entry, true);
+        await this.#put(Array.from({ length: mechanism.messages }, () => stage.question.message(value)), entry, true);
       }
       await this.#deliver();
       return null;

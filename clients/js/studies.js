@@ -1,4 +1,4 @@
-// Answers to studies: a document of a cohort and any value become one private message, whatever the value is.
+// Answers to studies and classifiers: a document of a cohort and any value become one private message, whatever it is.
 //
 // A document is refused as a whole if anything in it is out of bounds; a value never is. studies.d.ts describes what is
 // exported, docs/client-specification.md every step.
@@ -188,7 +188,98 @@ class PeriodQuestion {
   }
 }
 
-const KINDS = { words: WordsQuestion, norm: NormQuestion, vector: VectorQuestion, columns: ColumnsQuestion, period: PeriodQuestion };
+// ---- Classifiers: features of length 1, moved, along directions and of length 1 again; a label, or who is right about it
+
+const LARGEST_COEFFICIENT = 1e30, MOST_SPREADS = 3;
+// The mechanism of each kind of question, and how many classifiers it judges, from and to.
+const EXAMPLES = { centre: ["frameunit", 0, 0], classes: ["groupunit", 0, 0], check: ["frequencies", 1, 8], recall: ["frequencies", 1, 1] };
+
+const areNumbers = (list, size) =>
+  Array.isArray(list) && list.length === size && list.every((x) => isReal(x) && Math.abs(x) <= LARGEST_COEFFICIENT);
+const areRows = (rows, count, width) => Array.isArray(rows) && rows.length === count && rows.every((row) => areNumbers(row, width));
+const product = (one, other) => one.reduce((sum, number, i) => sum + number * other[i], 0);
+
+function unitOf(vector) {
+  const length = normOf(vector);
+  return vector.map((number) => number / (length > 0 || Number.isNaN(length) ? length : 1));
+}
+
+/** What a device computes of its example, by a public map; null for an example of another shape. */
+function readFeatures(features) {
+  if (features === null) return (row) => row;
+  const { name, centre, spread, constant, ...more } = isRecord(features) ? features : {};
+  if (name === "pixels") return (row) => row;
+  must(name === "columns", "features must be columns, pixels or null: this module has no other maps");
+  const size = centre?.length;
+  must(size > 0 && areNumbers(centre, size) && areNumbers(spread, size), "centre and spread must be numbers per column");
+  must(spread.every((each) => each >= 1 / LARGEST_COEFFICIENT), "spread must be positive");
+  must(isInteger(constant, 0, 1) && !Object.keys(more).length, "columns must have a constant, 0 or 1, and nothing else");
+  const scaled = (number, i) => {
+    const spreads = (number - centre[i]) / spread[i];
+    return Number.isNaN(spreads) ? 0 : Math.min(Math.max(spreads, -MOST_SPREADS), MOST_SPREADS);
+  };
+  return (row) => (row.length === size ? [...row.map(scaled), ...Array(constant).fill(Math.sqrt(size))] : null);
+}
+
+class ExampleQuestion {
+  static fields = ["directions", "centre", "features", "classes", "bounds", "scores"];
+
+  constructor({ kind, directions, centre, features, classes, bounds, scores }, mechanism) {
+    const [name, least, most] = EXAMPLES[kind], { dim, categories } = mechanism;
+    must(mechanism.name === name, `mechanism must be ${name} for ${kind}`);
+    must(bounds === null, `bounds must be null for ${kind}`);
+    must(Array.isArray(scores) && isInteger(scores.length, least, most) && scores.every(Array.isArray), `scores must be those of ${least} to ${most} classifiers`);
+    const coefficients = scores[0]?.[0] ?? [], judged = scores.length;
+    const groups = judged ? coefficients.length : (mechanism.groups ?? 0), width = judged ? coefficients[0]?.length : dim;
+    const columns = directions === null ? width : directions[0]?.length, wide = "numbers up to 1e30, as many as there are features";
+    must(scores.every((pair) => pair.length === 2 && areRows(pair[0], groups, width) && areNumbers(pair[1], groups)), `scores must be ${wide}`);
+    must(isInteger(columns, 1, 2 ** 30) && (directions === null || areRows(directions, width, columns)), `directions must be ${wide}`);
+    must(centre === null || areNumbers(centre, columns), `centre must be ${wide}`);
+    const outcomes = kind === "check" ? 2 ** judged : 2 * groups;
+    must(!judged || categories === outcomes, `categories must be ${outcomes}`);
+    const areLabels = Array.isArray(classes) && classes.every((label) => typeof label === "string" || isReal(label));
+    must(areLabels && areDistinct(classes) && classes.length === groups, `classes must be ${groups} different labels`);
+    const places = new Map(classes.map((label, i) => [label, i]));
+    Object.assign(this, { kind, dim, columns, directions, centre, scores, places, mapped: readFeatures(features) });
+  }
+
+  /** The features of an example as they are sent or judged; null for what is none. */
+  row(example) {
+    const isList = Array.isArray(example) || ArrayBuffer.isView(example);
+    const numbers = isList ? Array.from(example, (x) => (typeof x === "number" ? x : NaN)) : [];
+    const mapped = this.mapped(numbers), { columns, centre, directions } = this;
+    if (mapped?.length !== columns) return null;
+    const moved = unitOf(mapped).map((x, i) => x - (centre ? centre[i] : 0));
+    return unitOf(directions ? directions.map((direction) => product(direction, moved)) : moved);
+  }
+
+  /** Of a pair of features and label: the features, with the number of the label, or the number of an outcome. */
+  held(value) {
+    const [example, label] = Array.isArray(value) && value.length === 2 ? value : [];
+    const row = this.row(example), place = this.places.get(typeof label === "boolean" ? Number(label) : label) ?? -1;
+    const { kind, scores, dim } = this;
+    if (kind === "centre") return row ?? Array(dim).fill(NaN);
+    if (kind === "classes") return row ? [row, place] : [Array(dim).fill(NaN), -1];
+    if (!row) return null;
+    const right = scores.map(([rows, intercept]) => {
+      const all = rows.map((own, i) => product(own, row) + intercept[i]);
+      return Number(place === all.reduce((best, score, i) => (score > all[best] ? i : best), 0));
+    });
+    if (kind === "check") return right.reduce((sum, one, i) => sum + one * 2 ** i, 0);
+    return place < 0 ? null : 2 * place + right[0];
+  }
+
+  message(mechanism, value) {
+    const held = this.held(value);
+    return this.kind === "classes" ? mechanism.answer(...held) : mechanism.answer(held);
+  }
+}
+
+const STUDIES = { words: WordsQuestion, norm: NormQuestion, vector: VectorQuestion, columns: ColumnsQuestion, period: PeriodQuestion };
+const LEARNING = Object.fromEntries(Object.keys(EXAMPLES).map((kind) => [kind, ExampleQuestion]));
+// By format: its version, its kinds, and whether a document must name its study.
+const FORMATS = { "sstq-study-question": [1, STUDIES, true], "sstq-question": [2, LEARNING, false] };
+const byName = (table, name) => (typeof name === "string" && Object.hasOwn(table, name) ? table[name] : undefined);
 
 /** A question of a study, read from its document. */
 export class Question {
@@ -200,14 +291,18 @@ export class Question {
       } catch {
         fail("the document must be JSON");
       }
-    must(isRecord(data) && data.format === "sstq-study-question" && data.version === 1, "the document must be of format sstq-study-question, version 1");
-    const Kind = Object.hasOwn(KINDS, data.kind) ? KINDS[data.kind] : fail("kind must be one that this module knows");
-    const known = ["format", "version", "kind", "study", "mechanism", ...Kind.fields];
+    must(isRecord(data), "the document must be an object");
+    const [version, kinds, isNamed] = byName(FORMATS, data.format) ?? [];
+    must(kinds && data.version === version, "the document must be of format sstq-study-question, version 1, or sstq-question, version 2");
+    const Kind = byName(kinds, data.kind) ?? fail("kind must be one that this module knows");
+    const known = ["format", "version", "kind", "mechanism", ...Kind.fields, ...(isNamed || "study" in data ? ["study"] : [])];
     must(canonical(Object.keys(data).sort()) === canonical(known.sort()), `the document must have ${known.join(", ")}`);
-    must(typeof data.study === "string" && /^[0-9a-f]{32}$/.test(data.study), "study must be 32 hexadecimal digits");
-    this.study = data.study;
+    const isStudy = typeof data.study === "string" && /^[0-9a-f]{32}$/.test(data.study);
+    must(isStudy || !("study" in data), "study must be 32 hexadecimal digits");
+    this.study = data.study ?? null;
     this.kind = data.kind;
     this.mechanism = new Mechanism(data.mechanism);
+    this.json = canonical(data);
     this.own = new Kind(data, this.mechanism);
     Object.freeze(this);
   }
@@ -215,6 +310,18 @@ export class Question {
   /** What the mechanism encodes, for any value. */
   held(value) {
     return this.own.held(value);
+  }
+
+  /** One private message, whatever the value is. */
+  message(value) {
+    return this.own.message ? this.own.message(this.mechanism, value) : this.mechanism.answer(this.held(value));
+  }
+
+  /** What a person's ledger pays for, once: one question per study. */
+  async purpose() {
+    if (this.study !== null) return `study ${this.study}`;
+    const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(this.json));
+    return `question ${Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
   }
 }
 
@@ -226,8 +333,8 @@ export async function answer(document, value, { mostEpsilon, ledger } = {}) {
   if (mechanism.bundleEpsilon > mostEpsilon)
     fail(`the study asks for epsilon = ${mechanism.bundleEpsilon} per person, more than mostEpsilon = ${mostEpsilon}`);
   // One entry per study: nobody answers two of its questions.
-  await ledger?.spend(mechanism.bundleEpsilon, `study ${question.study}`);
-  const slots = Array.from({ length: mechanism.messages }, () => mechanism.answer(question.held(value)));
+  await ledger?.spend(mechanism.bundleEpsilon, await question.purpose());
+  const slots = Array.from({ length: mechanism.messages }, () => question.message(value));
   return mechanism.pack(slots);
 }
 
@@ -264,6 +371,7 @@ export function readStage(stated) {
   stage.must("hours", hours === null || (isReal(hours) && hours >= 0), "a number or null");
   const asked = stage.must("question", isRecord(own.question), "a question");
   const question = new Question({ ...asked, mechanism: data.mechanism });
+  stage.must("question", question.study !== null, "one that names its study");
   stage.done();
   stated.must("name", data.name === `${study}--${number}`, "that of its stage");
   return Object.freeze({ study, number, name, people, hours, question });

@@ -236,7 +236,7 @@ def test_envelopes():
 
 def test_studies():
     """What a mechanism encodes of each value, and what documents are refused; the messages are those of mechanisms."""
-    from sstq.studies import Question
+    from sstq.studies import Document, Question
 
     file = load("studies")
     for case in file["cases"]:
@@ -248,6 +248,22 @@ def test_studies():
                 assert {name: cells[0] for name, cells in held.items()} == expected
             else:
                 np.testing.assert_allclose(held[0], expected, rtol=1e-12)
+    for case in file["examples"]:
+        question = Document.from_json(case["document"])
+        assert (question.to_json(), question.purpose) == (
+            case["document"],
+            case["purpose"],
+        )
+        for (features, label), expected in zip(
+            case["values"], case["held"], strict=True
+        ):
+            row = question.vectors([features], [label])[0]
+            if question.kind == "classes":
+                assert question.labels([label], 1)[0] == expected[1]
+                expected = expected[0]
+            elif question.scores:
+                expected = [np.nan if expected is None else expected]
+            np.testing.assert_allclose(row, expected, rtol=1e-12)
     for document in file["refused"]:
         with pytest.raises(ValueError, match=r"must|not a question"):
-            Question.from_json(document)
+            Document.from_json(document)

@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { answer, drawTurn, isTurn, Question } from "../studies.js";
 
-const { cases, refused } = JSON.parse(readFileSync(new URL("../../vectors/studies.json", import.meta.url), "utf8"));
+const { cases, examples, refused } = JSON.parse(readFileSync(new URL("../../vectors/studies.json", import.meta.url), "utf8"));
 
 const isClose = (found, expected) => Math.abs(found - expected) <= 1e-12 * Math.max(1, Math.abs(expected));
 
@@ -22,11 +22,24 @@ test("every value becomes what the library makes of it", () => {
   }
 });
 
+test("an example becomes what the library makes of it, whatever the question of a classifier is", () => {
+  for (const { document, values, held } of examples) {
+    const question = new Question(document);
+    values.forEach((value, i) => {
+      const found = [question.held(value)].flat(2), expected = [held[i]].flat(2);
+      assert.equal(found.length, expected.length);
+      const isSame = found.every((number, j) => number === expected[j] || (number !== null && isClose(number, expected[j])));
+      assert.ok(isSame, `${question.kind} ${JSON.stringify(value)}: ${found} ${expected}`);
+    });
+  }
+});
+
 test("every value is answered", async () => {
   const strange = [undefined, NaN, Infinity, 10n, Symbol("x"), () => 1, new Map(), [NaN], new Date(), "\ud800"];
-  for (const { document, values } of cases) {
+  for (const { document, values } of [...cases, ...examples]) {
     const { mechanism } = new Question(document);
-    for (const value of [...strange, ...values]) {
+    const odd = strange.flatMap((value) => [value, [value, "cat"], [[0, 1, 2], value]]);
+    for (const value of [...odd, ...values]) {
       const sent = await answer(document, value, { mostEpsilon: mechanism.epsilon });
       assert.equal(sent.length, Math.ceil(mechanism.messageBits / 8));
     }
@@ -47,6 +60,7 @@ test("a ledger is charged once per study, before anything is drawn", async () =>
   const [{ document }] = cases;
   await answer(document, "a", { mostEpsilon: 2, ledger });
   assert.deepEqual(spent, [[2, `study ${new Question(document).study}`]]);
+  for (const { document: own, purpose } of examples) assert.equal(await new Question(own).purpose(), purpose);
   const empty = { spend: async () => Promise.reject(new Error("nothing left")) };
   await assert.rejects(answer(document, "a", { mostEpsilon: 2, ledger: empty }), /nothing left/);
 });

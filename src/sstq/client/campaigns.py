@@ -260,9 +260,7 @@ class Campaign:
         from sstq.studies.questions import Document as StudyDocument
 
         mechanism = read_json(self.mechanism.to_json())
-        return StudyDocument.from_dict(
-            {**self.staged.question, "mechanism": mechanism}
-        )
+        return StudyDocument.from_dict({**self.staged.question, "mechanism": mechanism})
 
     @property
     def staged(self) -> Stage:
