@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -53,7 +53,16 @@ class Estimate:
             known. The scatter of few messages may miss all that is rare.
         longest: the norm of the most that one message changes the mean, likewise.
         names: the names of the coordinates, if the mechanism has bounds with names; otherwise empty.
+        columns: the columns of a collector's table of such estimates.
     """
+
+    columns: ClassVar[tuple[str, ...]] = (
+        "coordinate",
+        "label",
+        "value",
+        "stderr",
+        "half_width",
+    )
 
     value: Floats
     stderr: Floats
@@ -78,16 +87,16 @@ class Estimate:
             >>> Estimate(np.array([0.5]), np.array([0.1]), count=100).table()[0]["value"]
             0.5
         """
-        columns = {
-            "coordinate": range(len(self.value)),
-            "label": self.names or [""] * len(self.value),
-            "value": self.value.tolist(),
-            "stderr": self.stderr.tolist(),
-            "half_width": self.region(level).half_width.tolist(),
-        }
+        cells = (
+            range(len(self.value)),
+            self.names or [""] * len(self.value),
+            self.value.tolist(),
+            self.stderr.tolist(),
+            self.region(level).half_width.tolist(),
+        )
         return [
-            dict(zip(columns, row, strict=True))
-            for row in zip(*columns.values(), strict=True)
+            dict(zip(Estimate.columns, row, strict=True))
+            for row in zip(*cells, strict=True)
         ]
 
     def summary(self, level: float = 0.95) -> dict[str, Any]:
@@ -96,6 +105,10 @@ class Estimate:
             return {"columns": {row.pop("label"): row for row in self.table(level)}}
         norms = norms_of(self.value, self.stderr)
         return {"mean_norm": norms["norm"], "measured_error_norm": norms["error"]}
+
+    def details(self, level: float = 0.95) -> dict[str, Any]:  # noqa: ARG002 (a hook)
+        """Return what a collector shows beside the coordinates, by name: `groups` or `questions`."""
+        return {}
 
     def files(self, level: float = 0.95) -> dict[str, Any]:
         """Return what `sstq aggregate` writes, by name: arrays and tables, of which it shows the last."""

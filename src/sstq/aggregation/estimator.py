@@ -41,12 +41,14 @@ class Estimator(ABC):
         sparse: whether a state has rows only for the numbers that occur, which are its first column.
         adds_vectors: whether messages are whole vectors, which are added up.
         aggregator_class: the class of its aggregators.
+        estimate_class: the class of its estimates.
     """
 
     averages: ClassVar[bool] = True
     sparse: ClassVar[bool] = False
     adds_vectors: ClassVar[bool] = False
     aggregator_class: ClassVar[type[Aggregator[Estimate]]] = Aggregator
+    estimate_class: ClassVar[type[Estimate]] = Estimate
 
     source: Source
 

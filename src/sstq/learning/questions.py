@@ -117,11 +117,11 @@ class Question(Document):
             )
             limits = f"numbers up to {_LARGEST:g} in magnitude, here an array of shape {shape}"
             require(fine, f"directions, centre and scores must be {limits}")
-        if isinstance(mechanism, Frequencies):
+        if kind in ("check", "recall"):
             outcomes = 2**judged if kind == "check" else 2 * groups
             require(
-                mechanism.categories == outcomes,
-                f"categories must be {outcomes}, got {mechanism.categories}",
+                mechanism.estimate_dim == outcomes,
+                f"categories must be {outcomes}, got {mechanism.estimate_dim}",
             )
         if kind == "errors":
             require(

@@ -2,7 +2,8 @@
 
 import csv
 import io
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,27 +11,19 @@ from numpy.typing import ArrayLike
 
 from sstq.aggregation.estimates import Estimate
 from sstq.client.campaigns import Campaign
-from sstq.mechanisms.groupunit.group_estimates import GroupEstimate
-from sstq.mechanisms.survey.question_estimates import (
-    Interval,
-    NumberEstimate,
-    QuestionEstimate,
-    SurveyEstimate,
-)
-from sstq.mechanisms.survey.survey import Survey
 
 LEVEL = 0.95
 """The probability that a region contains all coordinates of the mean at once."""
 
-_GROUPED = {  # what is known of groups, and the columns of CSV
-    "shares": "share",
-    "shares_stderr": "share_stderr",
-    "sums": "sum",
-    "sums_stderr": "sum_stderr",
-    "means": "mean",
-    "means_stderr": "mean_stderr",
-}
-_QUARTILES = (0.25, 0.5, 0.75)
+# What is known of groups, in the order of CSV.
+_GROUPED = (
+    "shares",
+    "shares_stderr",
+    "sums",
+    "sums_stderr",
+    "means",
+    "means_stderr",
+)
 
 
 def describe(
@@ -45,37 +38,44 @@ def describe(
         "digest": campaign.digest,
         "count": 0,
         "shuffling": claim,
+        "value": None,
+        "stderr": None,
+        "region": None,
+        "groups": None,
+        "questions": None,
+        "checks": None,
+        "note": "",
     }
     if estimate is None:
-        unknown = dict.fromkeys(
-            ("value", "stderr", "region", "groups", "questions", "checks")
-        )
-        return known | unknown | {"note": ""}
+        return known
     region = estimate.region(LEVEL)
-    grouped = isinstance(estimate, GroupEstimate)
-    questions = None
-    if isinstance(campaign.mechanism, Survey) and isinstance(estimate, SurveyEstimate):
-        asked = campaign.mechanism.questions
-        questions = [
-            _question(asked[name].type, found)
-            for name, found in estimate.results.items()
-        ]
-    return known | {
+    found = {
         "count": estimate.count,
-        "value": as_numbers(estimate.value),
-        "stderr": as_numbers(estimate.stderr),
+        "value": estimate.value,
+        "stderr": estimate.stderr,
         "region": {
             "level": LEVEL,
-            "radius": as_numbers([region.radius])[0],
-            "half_width": as_numbers(region.half_width),
+            "radius": region.radius,
+            "half_width": region.half_width,
         },
-        "groups": {field: as_numbers(getattr(estimate, field)) for field in _GROUPED}
-        if grouped
-        else None,
-        "questions": questions,
-        "note": estimate.note,
         "checks": checks,
+        "note": estimate.note,
     }
+    plain: dict[str, Any] = as_json(found | estimate.details(LEVEL))
+    return known | plain
+
+
+def as_json(value: Any) -> Any:
+    """Convert arrays and the values of dicts and lists, with None for numbers that JSON does not have."""
+    if isinstance(value, dict):
+        return {name: as_json(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [as_json(part) for part in value]
+    if isinstance(value, np.ndarray):
+        return as_numbers(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
 def as_numbers(values: ArrayLike) -> list[Any]:
@@ -86,41 +86,6 @@ def as_numbers(values: ArrayLike) -> list[Any]:
     return found
 
 
-def _question(kind: str, found: QuestionEstimate) -> dict[str, Any]:
-    """One question; its intervals hold for all items at once with the probability `LEVEL`."""
-    low, high = found.interval(LEVEL)
-    numbers: dict[str, ArrayLike] = {
-        "limits": found.limits,
-        "estimate": found.estimate,
-        "stderr": found.stderr,
-        "low": low,
-        "high": high,
-    }
-    known: dict[str, Any] = {
-        "name": found.name,
-        "type": kind,
-        "count": found.count,
-        "over": found.over,
-        "answered": as_numbers(found.answered)[0],
-        "items": list(found.items),
-    } | {name: as_numbers(values) for name, values in numbers.items()}
-    if not isinstance(found, NumberEstimate):
-        return known
-    return known | {
-        "edges": as_numbers(found.edges),
-        "mean": _interval(found.mean(LEVEL))
-        | {"stderr": as_numbers([found.mean_stderr])[0]},
-        "quantiles": [
-            {"share": share, **_interval(found.quantile(share, LEVEL))}
-            for share in _QUARTILES
-        ],
-    }
-
-
-def _interval(found: Interval) -> dict[str, float | None]:
-    return dict(zip(Interval._fields, as_numbers(found), strict=True))
-
-
 def as_csv(campaign: Campaign, described: dict[str, Any]) -> str:
     """Return an estimate as CSV, one row per coordinate, coordinate of each group, or item of each question.
 
@@ -128,43 +93,35 @@ def as_csv(campaign: Campaign, described: dict[str, Any]) -> str:
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    if isinstance(campaign.mechanism, Survey):
-        writer.writerow(["question", "item", "estimate", "stderr", "low", "high"])
-        for row in _survey_rows(described["questions"] or []):
-            writer.writerow(
-                [as_cell(cell) if isinstance(cell, str) else cell for cell in row]
-            )
-        return text.getvalue()
-    dim = getattr(campaign.mechanism, "categories", campaign.mechanism.dim)
-    groups = described["groups"]
-    names = [as_cell(label) for label in campaign.labels] or [""] * dim
-    if campaign.mechanism.groups is None:
-        writer.writerow(["coordinate", "label", "value", "stderr", "half_width"])
-        if described["count"]:
-            columns = (
-                described["value"],
-                described["stderr"],
-                described["region"]["half_width"],
-            )
-            # one by one: other threads have their turns
-            for cells in zip(range(dim), names, *columns, strict=True):
-                writer.writerow(cells)
-    else:
+    writer.writerow(campaign.mechanism.estimator.estimate_class.columns)
+    for row in _rows(campaign, described):
+        # one by one: other threads have their turns
         writer.writerow(
-            ["group", "group_label", "coordinate", "label", *_GROUPED.values()]
+            [as_cell(cell) if isinstance(cell, str) else cell for cell in row]
         )
-        for group in range(campaign.mechanism.groups if groups else 0):
-            named = (
-                as_cell(campaign.group_labels[group]) if campaign.group_labels else ""
-            )
-            share, error, *own = (groups[field][group] for field in _GROUPED)
-            for coordinate, (label, *numbers) in enumerate(
-                zip(names, *own, strict=True)
-            ):
-                writer.writerow(
-                    [group, named, coordinate, label, share, error, *numbers]
-                )
     return text.getvalue()
+
+
+def _rows(campaign: Campaign, described: dict[str, Any]) -> Iterator[Sequence[Any]]:
+    """Yield the rows of an estimate, of whichever kind it is."""
+    if not described["count"]:
+        return
+    if described["questions"] is not None:
+        yield from _survey_rows(described["questions"])
+        return
+    names = campaign.labels or [""] * campaign.mechanism.coordinates
+    groups = described["groups"]
+    if groups is None:
+        half_width = described["region"]["half_width"]
+        numbers = (described["value"], described["stderr"], half_width)
+        yield from zip(range(len(names)), names, *numbers, strict=True)
+        return
+    known = (groups[name] for name in _GROUPED)
+    for group, (share, error, *of_group) in enumerate(zip(*known, strict=True)):
+        named = campaign.group_labels[group] if campaign.group_labels else ""
+        for coordinate, cells in enumerate(zip(names, *of_group, strict=True)):
+            label, *means = cells
+            yield [group, named, coordinate, label, share, error, *means]
 
 
 def as_cell(label: str) -> str:

@@ -40,6 +40,19 @@ class GroupEstimate(Estimate):
         ([[200.0], [100.0]], [[0.4], [nan]], [False, True])
     """
 
+    columns = (
+        "group",
+        "group_label",
+        "coordinate",
+        "label",
+        "share",
+        "share_stderr",
+        "sum",
+        "sum_stderr",
+        "mean",
+        "mean_stderr",
+    )
+
     shares: Floats
     shares_stderr: Floats
     tie: float = 0.0
@@ -128,16 +141,23 @@ class GroupEstimate(Estimate):
     def _divisors(self) -> Floats:
         return np.where(self.too_few, np.nan, self.shares)[:, None]
 
+    @property
+    def _arrays(self) -> dict[str, Floats]:
+        return {
+            "shares": self.shares,
+            "shares_stderr": self.shares_stderr,
+            "sums": self.sums,
+            "sums_stderr": self.sums_stderr,
+            "means": self.means,
+            "means_stderr": self.means_stderr,
+        }
+
+    def details(self, level: float = 0.95) -> dict[str, Any]:  # noqa: ARG002
+        """Return the shares, sums and means of all groups."""
+        return {"groups": self._arrays}
+
     def files(self, level: float = 0.95) -> dict[str, Any]:
         """Return what `sstq aggregate` writes: also all arrays of groups, and a line per group."""
-        names = (
-            "shares",
-            "shares_stderr",
-            "sums",
-            "sums_stderr",
-            "means",
-            "means_stderr",
-        )
         rows = []
         for group, few in enumerate(self.too_few):
             norms = norms_of(self.means[group], self.means_stderr[group])
@@ -148,8 +168,8 @@ class GroupEstimate(Estimate):
             rows.append(
                 {"group": str(group)} | share | norms | {"mark": "too few" * bool(few)}
             )
-        arrays = {name: getattr(self, name) for name in names}
-        return super().files(level) | {"groups.npz": arrays, "groups.csv": rows}
+        files = {"groups.npz": self._arrays, "groups.csv": rows}
+        return super().files(level) | files
 
     def plot(
         self,
@@ -183,6 +203,8 @@ class GroupUnitEstimator(RowEstimator):
         share_rates: how often the messages that tell of groups hit the person's group, and another one.
         share_sets: the sets of people who send their group only, if there are any.
     """
+
+    estimate_class = GroupEstimate
 
     groups: int
     share_rates: HitRates

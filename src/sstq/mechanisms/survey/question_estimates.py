@@ -79,6 +79,22 @@ class QuestionEstimate:
             self.estimate + reach, *self.limits
         )
 
+    def details(self, level: float = 0.95) -> dict[str, Any]:
+        """Return what a collector shows of the question, by name."""
+        low, high = self.interval(level)
+        return {
+            "name": self.name,
+            "count": self.count,
+            "over": self.over,
+            "answered": self.answered[0],
+            "items": list(self.items),
+            "limits": list(self.limits),
+            "estimate": self.estimate,
+            "stderr": self.stderr,
+            "low": low,
+            "high": high,
+        }
+
     def rows(
         self, level: float = 0.95
     ) -> Iterator[tuple[str, float, float, float, float]]:
@@ -219,6 +235,16 @@ class NumberEstimate(QuestionEstimate):
         last = np.flatnonzero(np.append(0.0, low[:-1]) < share)[-1]
         return Interval(float(value), float(lowest[first]), float(highest[last]))
 
+    def details(self, level: float = 0.95) -> dict[str, Any]:
+        """Return also the edges of the bins, the mean and the quartiles."""
+        mean = self.mean(level)._asdict() | {"stderr": self.mean_stderr}
+        quantiles = [
+            {"share": share, **self.quantile(share, level)._asdict()}
+            for share in _QUARTILES
+        ]
+        more = {"edges": self.edges, "mean": mean, "quantiles": quantiles}
+        return super().details(level) | more
+
     def rows(
         self, level: float = 0.95
     ) -> Iterator[tuple[str, float, float, float, float]]:
@@ -235,7 +261,10 @@ class NumberEstimate(QuestionEstimate):
 class SurveyEstimate(Estimate):
     """The results of a survey: `result["age"]` is that of a question, and `value` all of them as they are encoded."""
 
+    columns = ("question", "item", *_NUMBERS)
+
     results: Mapping[str, QuestionEstimate] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"<SurveyEstimate of {', '.join(map(repr, self.results))} from {self.count:,} messages>"
@@ -252,7 +281,7 @@ class SurveyEstimate(Estimate):
 
         The status is "ok", "interval only" (of the mean of bins), or "too few answers".
         """
-        columns = ("question", "item", *_NUMBERS, "status")
+        columns = (*self.columns, "status")
         rows = []
         for name, result in self.results.items():
             missing = (
@@ -266,6 +295,14 @@ class SurveyEstimate(Estimate):
                 ]
                 rows.append((name, item, *known, missing if known[0] is None else "ok"))
         return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    def details(self, level: float = 0.95) -> dict[str, Any]:
+        """Return what a collector shows of every question."""
+        questions = [
+            {"type": self.types[name]} | result.details(level)
+            for name, result in self.results.items()
+        ]
+        return {"questions": questions}
 
     def summary(self, level: float = 0.95) -> dict[str, Any]:
         """Return the estimates and intervals of all items by question, as JSON values."""

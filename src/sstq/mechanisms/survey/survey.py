@@ -58,6 +58,7 @@ class SurveyEstimator(SparseEstimator):
     """
 
     averages = False
+    estimate_class = SurveyEstimate
 
     parts: tuple[Part, ...]
     starts: tuple[int, ...]
@@ -120,6 +121,7 @@ class SurveyEstimator(SparseEstimator):
             note="; ".join(notes),
             messages=self.source.messages,
             results=results,
+            types={part.name: part.question.type for part in self.parts},
             names=tuple(
                 f"{part.name}: {name}"
                 for part in self.parts
