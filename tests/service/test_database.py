@@ -73,7 +73,8 @@ def test_another_program_is_refused(tmp_path):
         connection.execute("CREATE TABLE settings (id INTEGER)")
     connection.close()
     with pytest.raises(
-        ValueError, match="has the tables settings of another program; pass an empty"
+        ValueError,
+        match="has the tables settings of another program, or of sstq before",
     ):
         Database(f"sqlite:///{path}")
 

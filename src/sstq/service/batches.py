@@ -168,9 +168,7 @@ def receive(database: Database, manifest: Manifest, body: bytes) -> bool:
             return False
         elif row.opened or connection.execute(here).one_or_none():
             return True
-        connection.execute(
-            envelopes.insert(), part | {"count": manifest.count, "body": body}
-        )
+        connection.execute(envelopes.insert(), part | {"body": body})
         return True
 
     return database.write(work)

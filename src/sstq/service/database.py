@@ -78,7 +78,7 @@ uploads = _table(
 # Partial states, never changed: see sstq.service.folding.
 pieces = _table(
     "pieces",
-    _CAMPAIGN | {"identity": _BYTES},
+    _CAMPAIGN | {"key": _BYTES},
     {"level": _SMALL, "messages": _NUMBER, "sums": _BYTES},
 )
 # Single-use tokens that are not spent yet, as SHA-256; a spent one is deleted.
@@ -98,9 +98,9 @@ history = _table("history", _CAMPAIGN | {"messages": _NUMBER}, {"error": sa.Doub
 estimates = _table("estimates", _CAMPAIGN, {"messages": _NUMBER, "result": _BYTES})
 # The estimates that readers see who are not the owner.
 releases = _table("releases", _CAMPAIGN, {"messages": _NUMBER, "result": _BYTES})
-# What no honest crowd explains, by kind, and after how many messages it was seen first.
-alarms = _table(
-    "alarms", _CAMPAIGN | {"kind": _TEXT}, {"messages": _NUMBER, "detail": _TEXT}
+# What the tests of `sstq.service.alarms` said, by kind, and after how many messages.
+verdicts = _table(
+    "verdicts", _CAMPAIGN | {"kind": _TEXT}, {"messages": _NUMBER, "detail": _TEXT}
 )
 
 # Shuffled campaigns. A crowd has its name (Campaign.crowd). At the collector: the batches that a shuffler forwarded,
@@ -116,9 +116,7 @@ OUTCOMES = ("accepted", "foreign", "malformed", "repeated")
 batches = _table(
     "batches", _BATCH, _SEALED | {"opened": _FLAG} | dict.fromkeys(OUTCOMES, _NUMBER)
 )
-envelopes = _table(
-    "envelopes", _BATCH | {"part": _SMALL}, {"count": _NUMBER, "body": _BYTES}
-)
+envelopes = _table("envelopes", _BATCH | {"part": _SMALL}, {"body": _BYTES})
 seen = _table("seen", _BATCH, {"digests": _BYTES})
 # At a shuffler: mixed envelopes that the collector has not acknowledged yet.
 outgoing = _table(

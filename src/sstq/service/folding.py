@@ -152,7 +152,7 @@ def merge(database: Database, name: str, mechanism: Mechanism) -> Step | None:
         one, other = (form.decode(row.sums) for row in both)
         sums = condensed(np.concatenate([one, other])) if form.sparse else one + other
         return Step(
-            [bytes(row.identity) for row in both],
+            [bytes(row.key) for row in both],
             form.piece(sums, sum(row.messages for row in both)),
             0,
         )
@@ -162,13 +162,12 @@ def merge(database: Database, name: str, mechanism: Mechanism) -> Step | None:
 
 def keep(connection: sa.Connection, name: str, step: Step, hour: int) -> None:
     """Replace the rows of a step by its piece; UnknownCampaign if they are gone with their campaign."""
-    if delete_keys(
-        connection, uploads.c.key if step.folded else pieces.c.identity, name, step.gone
-    ) < len(step.gone):
+    replaced = uploads if step.folded else pieces
+    if delete_keys(connection, replaced.c.key, name, step.gone) < len(step.gone):
         raise UnknownCampaign(f"the campaign {name!r} was deleted")
     connection.execute(
         pieces.insert(),
-        {"campaign": name, "identity": secrets.token_bytes(16), **step.piece},
+        {"campaign": name, "key": secrets.token_bytes(16), **step.piece},
     )
     if step.folded:
         _count_arrivals(connection, name, hour, step.folded)

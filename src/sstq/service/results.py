@@ -23,7 +23,6 @@ from sstq.mechanisms import Mechanism
 from sstq.mechanisms.base import ExpectedError
 from sstq.service import alarms
 from sstq.service.batches import shuffled_claim
-from sstq.service.database import alarms as verdicts
 from sstq.service.database import (
     arrivals,
     estimates,
@@ -32,6 +31,7 @@ from sstq.service.database import (
     put,
     releases,
     totals,
+    verdicts,
 )
 from sstq.service.rendering import describe
 from sstq.service.store import Store

@@ -12,6 +12,8 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+SCRIPTS = Path(__file__).parent
+
 
 class NeedsUpgrade(ValueError):  # noqa: N818
     """The database has the schema of an earlier release."""
@@ -26,47 +28,28 @@ def migrate(connection: sa.Connection, metadata: sa.MetaData, *, upgrade: bool) 
     """Create the tables in an empty database, or check those of an existing one and upgrade them if asked to.
 
     It runs in the transaction of the connection. NeedsUpgrade if the database needs an upgrade that was not asked for,
-    ValueError for a database of a later release or another program.
+    ValueError for a database whose tables this release does not know.
     """
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent))
+    config.set_main_option("script_location", str(SCRIPTS))
     config.attributes["connection"] = connection
     versions = ScriptDirectory.from_config(config)
     found = MigrationContext.configure(connection).get_current_revision()
-    if found == versions.get_current_head():
-        return
     known = set(sa.inspect(connection).get_table_names()) & set(metadata.tables)
     if found is None and not known:
         metadata.create_all(connection)
         command.stamp(config, "head")
-        return
-    if found is None and not _is_first(connection, known):
-        names = ", ".join(sorted(known))
+    elif found is None:
         raise ValueError(
-            f"the database has the tables {names} of another program; pass an empty database"
+            f"the database has the tables {', '.join(sorted(known))} of another program, or of sstq before 0.3, which "
+            "must finish its campaigns itself; pass an empty database"
         )
-    if found is not None and found not in {
-        version.revision for version in versions.walk_revisions()
-    }:
+    elif found not in {version.revision for version in versions.walk_revisions()}:
         raise ValueError(
-            f"the database has version {found} of the schema, from a later release of sstq; use that one"
+            f"the database has version {found} of the schema, which this release of sstq does not know; use the one "
+            "that wrote it"
         )
-    if not upgrade:
-        raise NeedsUpgrade
-    command.upgrade(config, "head")
-
-
-def _is_first(connection: sa.Connection, known: set[str]) -> bool:
-    """Whether these tables are of the first release, which had a version number of its own instead of Alembic's."""
-    if "campaigns" not in known or "settings" not in known:
-        return False
-    columns = {
-        column["name"] for column in sa.inspect(connection).get_columns("settings")
-    }
-    if columns != {"name", "value"}:
-        return False
-    settings = sa.table("settings", sa.column("name"), sa.column("value"))
-    found = connection.execute(
-        sa.select(settings.c.value).where(settings.c.name == "schema")
-    ).scalar()
-    return found is not None and bytes(found) == b"1"
+    elif found != versions.get_current_head():
+        if not upgrade:
+            raise NeedsUpgrade
+        command.upgrade(config, "head")
