@@ -7,8 +7,7 @@ the sampled Gaussian mechanism*, 2019, Theorem 5 and Section 3.3)
 
     f_α(u) = 1/(α − 1)·log Σ_k C(α, k)·(1 − γ)^(α − k)·γ^k·exp((k² − k)·u/(2σ²)),
 
-and all of them together at most N·f_α(B²), or (E/B²)·f_α(B²) if Σ_j y_j² ≤ E. docs/mechanisms.md
-have the reasons, and what the cut costs.
+and all of them together at most N·f_α(B²), or (E/B²)·f_α(B²) if Σ_j y_j² ≤ E.
 """
 
 import hashlib
