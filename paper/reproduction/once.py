@@ -21,7 +21,7 @@ from paper.reproduction.methods import Scale
 from paper.reproduction.rivals import (
     CentralClassifier,
     ExactClassifier,
-    train_in_cohorts,
+    predict_by_cohorts,
 )
 from sstq.learning import GradientHistograms, PrivateClassifier
 
@@ -214,19 +214,18 @@ def _train(
     model.question(len(people) // 10)
     asked = model.asked
     method, rounds, rate = _COHORTS[job.method]
-    weights = train_in_cohorts(
+    predicted = predict_by_cohorts(
         method,
         _epsilon(job),
         asked.vectors(found.train_images[people]),
         found.train_labels[people],
         10,
+        asked.vectors(found.test_images),
         rounds=rounds,
         rate=rate,
         seed=job.seed,
     )
-    right = (asked.vectors(found.test_images) @ weights.T).argmax(
-        axis=1
-    ) == found.test_labels
+    right = predicted == found.test_labels
     return float(np.mean(right)), {"directions": asked.mechanism.dim}
 
 

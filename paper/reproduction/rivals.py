@@ -81,6 +81,51 @@ Floats = NDArray[np.float64]
 
 _BITS = 4
 _CLIP = 1.0
+# The constant beside unit features that is tried. On held-out rows of five tables 1 and 2 were mostly worse.
+_CONSTANT = 0.5
+# One of so many people is held out to choose whether there is a constant.
+_HELD_OUT = 5
+
+
+def predict_by_cohorts(
+    method: str,
+    epsilon: float,
+    rows: Floats,
+    labels: NDArray[np.int64],
+    classes: int,
+    test: Floats,
+    **options: Any,
+) -> NDArray[np.int64]:
+    """The classes of test rows by `train_in_cohorts`, with an intercept where that helps.
+
+    Whether it helps is tried on a fifth of the training rows, after training on the others. No ε accounts for this
+    choice, which favours the method.
+    """
+    first = len(rows) - len(rows) // _HELD_OUT
+
+    def scores(constant: float, count: int, of: Floats) -> Floats:
+        weights = train_in_cohorts(
+            method,
+            epsilon,
+            _with_constant(rows[:count], constant),
+            labels[:count],
+            classes,
+            **options,
+        )
+        return _with_constant(of, constant) @ weights.T
+
+    def held_accuracy(constant: float) -> float:
+        found = scores(constant, first, rows[first:]).argmax(axis=1)
+        return float(np.mean(found == labels[first:]))
+
+    chosen = max((0.0, _CONSTANT), key=held_accuracy)
+    return scores(chosen, len(rows), test).argmax(axis=1)
+
+
+def _with_constant(rows: Floats, constant: float) -> Floats:
+    if not constant:
+        return rows
+    return np.column_stack([rows, np.full(len(rows), constant)])
 
 
 def train_in_cohorts(

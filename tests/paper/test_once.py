@@ -11,6 +11,7 @@ from paper.reproduction.once import ONCE_LABELS, once_jobs, once_section
 from paper.reproduction.rivals import (
     CentralClassifier,
     ExactClassifier,
+    predict_by_cohorts,
     train_in_cohorts,
 )
 from paper.reproduction.runner import read_result, run_jobs
@@ -68,6 +69,22 @@ def test_cohorts_learn_without_noise(seed):
     rows = X / np.linalg.norm(X, axis=1, keepdims=True)
     weights = train_in_cohorts("clean", 3.0, rows, y, 3, rounds=5, rate=10.0, seed=seed)
     assert np.mean((rows @ weights.T).argmax(axis=1) == y) > 0.85
+
+
+def test_cohorts_have_an_intercept_where_it_helps(seed):
+    """Nine of ten people are of one class, whose features are hardly others: without an intercept many seem rare.
+
+    The share of the frequent class has a standard deviation of 0.4 points, and the bound is 5 of them below 0.9.
+    """
+    rng = np.random.default_rng(seed)
+    y = (rng.random(5000) < 0.1).astype(np.int64)
+    X = rng.standard_normal((5000, 8)) + 0.8 * np.eye(8)[y]
+    rows = X / np.linalg.norm(X, axis=1, keepdims=True)
+    task = {"rounds": 5, "rate": 10.0, "seed": seed}
+    weights = train_in_cohorts("clean", 3.0, rows, y, 2, **task)
+    assert np.mean((rows @ weights.T).argmax(axis=1) == y) < 0.85
+    found = predict_by_cohorts("clean", 3.0, rows, y, 2, rows, **task)
+    assert np.mean(found == y) > 0.88
 
 
 @pytest.mark.slow
