@@ -112,14 +112,16 @@ def predict_by_cohorts(
             classes,
             **options,
         )
-        return _with_constant(of, constant) @ weights.T
+        told: Floats = _with_constant(of, constant) @ weights.T
+        return told
 
     def held_accuracy(constant: float) -> float:
         found = scores(constant, first, rows[first:]).argmax(axis=1)
         return float(np.mean(found == labels[first:]))
 
     chosen = max((0.0, _CONSTANT), key=held_accuracy)
-    return scores(chosen, len(rows), test).argmax(axis=1)
+    found: NDArray[np.int64] = scores(chosen, len(rows), test).argmax(axis=1)
+    return found
 
 
 def _with_constant(rows: Floats, constant: float) -> Floats:
