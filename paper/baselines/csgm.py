@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paper.baselines.csgm_accounting import Release
-from paper.baselines.noisy_sums import NoisyEstimator
+from paper.baselines.noisy_sums import NoisyAggregator, NoisyEstimator
 from sstq.extending import (
     CERTIFIED_RESIDUAL,
     Batch,
@@ -89,6 +89,7 @@ class CSGM(KashinMechanism):
     """
 
     name = "csgm"
+    aggregator_class = NoisyAggregator
     variants: ClassVar = {"CSGM": {}}
     exact = False
     solved_class = CSGMSolved

@@ -162,8 +162,6 @@ class NoisyEstimator(DenseEstimator):
         single_estimates: the estimates of single messages, without noise.
     """
 
-    aggregator_class = NoisyAggregator
-
     size: int
     clients: int
     noise_scale: float

@@ -60,6 +60,7 @@ from sstq.frames.tight import (
 from sstq.inputs import Category, GroupedVectors, Input, LocalReport, Record, Vectors
 from sstq.kernels import count_passed, draw_around, hadamard_transform
 from sstq.kernels.threads import row_chunks
+from sstq.mechanisms.agreement import Ranges, Solved, Values, Word, WordList, WordTable
 from sstq.mechanisms.base import (
     SIGNS,
     Batch,
@@ -78,7 +79,6 @@ from sstq.mechanisms.framed import (
     solve_kashin,
 )
 from sstq.mechanisms.registry import register
-from sstq.mechanisms.solved import Ranges, Solved, Values, Word, WordList, WordTable
 from sstq.mechanisms.sphere import mean_chi, random_directions
 from sstq.mechanisms.two_level_draw import KClosest, whole_budget
 from sstq.messages.batch import Messages

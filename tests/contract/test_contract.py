@@ -284,7 +284,7 @@ def test_nobody_overrides_what_another_class_has_made_concrete(case):
         "check_messages",
         "bias_of_mean",
         "variance_of_mean",
-        "error_of_typical",
+        "typical_error",
     }
     attributes |= {"largest_biased_mean"}
     for name, value in (item for cls in base for item in vars(cls).items()):

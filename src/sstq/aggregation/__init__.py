@@ -1,8 +1,8 @@
 """Aggregation: exact, mergeable, resumable sums of messages, and the mean with its error bar."""
 
-from sstq.aggregation.aggregator import Aggregator, StateInfo, Sums, describe_state
+from sstq.aggregation.aggregator import Aggregator, StateInfo, describe_state
 from sstq.aggregation.estimates import Estimate, Region
-from sstq.aggregation.estimator import DenseEstimator, Estimator
+from sstq.aggregation.estimator import DenseEstimator, Estimator, Sums
 from sstq.aggregation.sparse_counts import SparseEstimator
 from sstq.aggregation.sums import FrameEstimator, VectorEstimator
 

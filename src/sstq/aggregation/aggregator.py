@@ -5,21 +5,19 @@ The state is an array of integers, so the result is the same bit for bit in any 
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from sstq.aggregation.counts import COUNT, MOST_MESSAGES, known_simulated, read_counts
 from sstq.aggregation.estimates import Estimate
+from sstq.aggregation.estimator import Estimator, Sums
 from sstq.array_types import Ints
 from sstq.files.atomic import atomic_file
 from sstq.files.npy import DAMAGED_ARCHIVE, read_archive
 from sstq.messages.batch import Messages
 from sstq.messages.files import open_messages
-
-if TYPE_CHECKING:
-    from sstq.aggregation.estimator import Estimator
 
 _STATE_FORMAT = "sstq-aggregate"
 _STATE_VERSION = 1
@@ -40,40 +38,6 @@ class StateInfo:
     simulated: bool | None
 
 
-@dataclass(frozen=True)
-class Sums:
-    """The sums of `count` messages: the rows of integers of a state."""
-
-    state: Ints
-    count: int
-    simulated: bool = False
-
-
-class State:
-    """The integers of an aggregator, a table with a row per number; those of several batches add up."""
-
-    def __init__(self, estimator: Any, shape: tuple[int, int]) -> None:
-        self._estimator = estimator
-        self._rows = np.zeros(shape, dtype=np.int64)
-
-    @property
-    def nbytes(self) -> int:
-        """How much memory it takes, without new messages."""
-        return self._rows.nbytes
-
-    def add(self, messages: Messages, times: Ints | None) -> None:
-        """Add checked messages, each this many times, or once; a refused message changes nothing."""
-        self._estimator.add(self._rows, messages, times)
-
-    def merge(self, sums: Ints) -> None:
-        """Add the sums of another state."""
-        self._rows += sums
-
-    def sums(self) -> Ints:
-        """The table, read-only."""
-        return self._rows
-
-
 Result = TypeVar("Result", bound=Estimate, covariant=True)
 
 
@@ -91,7 +55,7 @@ class Aggregator(Generic[Result]):
         (1000, True)
     """
 
-    def __init__(self, estimator: "Estimator") -> None:
+    def __init__(self, estimator: Estimator) -> None:
         self.estimator = estimator
         self.digest = estimator.source.digest()
         """The fingerprint of the mechanism whose messages are added."""
@@ -242,7 +206,7 @@ class Aggregator(Generic[Result]):
 
     @classmethod
     def from_sums(
-        cls, estimator: "Estimator", sums: Ints, count: int, simulated: bool = False
+        cls, estimator: Estimator, sums: Ints, count: int, simulated: bool = False
     ) -> Self:
         """Create an aggregator from the sums of this many messages; ValueError if they are not valid."""
         estimator.check(Sums(sums, count))
@@ -272,7 +236,7 @@ class Aggregator(Generic[Result]):
             )
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], estimator: "Estimator") -> Self:
+    def load(cls, path: str | os.PathLike[str], estimator: Estimator) -> Self:
         """Load an aggregator that `save` wrote, for the same mechanism; ValueError for anything else."""
         info, state, sources = _read_state(path)
         _refuse_foreign(info.digest, estimator.source.digest(), f"{os.fspath(path)} is")

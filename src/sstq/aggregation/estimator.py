@@ -1,16 +1,49 @@
-"""Estimators: all that an aggregator needs of a mechanism."""
+"""Estimators: all that an aggregator needs of a mechanism; and the states in which messages are added up."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from sstq.aggregation.aggregator import Aggregator, State, Sums
 from sstq.aggregation.estimates import Estimate
 from sstq.array_types import Floats, Ints
 from sstq.messages.batch import MessageReader, Messages
 from sstq.messages.layouts import Layout
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The sums of `count` messages: the rows of integers of a state."""
+
+    state: Ints
+    count: int
+    simulated: bool = False
+
+
+class State:
+    """The integers of an aggregator, a table with a row per number; those of several batches add up."""
+
+    def __init__(self, estimator: Any, shape: tuple[int, int]) -> None:
+        self._estimator = estimator
+        self._rows = np.zeros(shape, dtype=np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes, without new messages."""
+        return self._rows.nbytes
+
+    def add(self, messages: Messages, times: Ints | None) -> None:
+        """Add checked messages, each this many times, or once; a refused message changes nothing."""
+        self._estimator.add(self._rows, messages, times)
+
+    def merge(self, sums: Ints) -> None:
+        """Add the sums of another state."""
+        self._rows += sums
+
+    def sums(self) -> Ints:
+        """The table, read-only."""
+        return self._rows
 
 
 class Source(MessageReader, Protocol):
@@ -40,14 +73,12 @@ class Estimator(ABC):
         averages: whether the estimate is the mean of the estimates of single messages.
         sparse: whether a state has rows only for the numbers that occur, which are its first column.
         adds_vectors: whether messages are whole vectors, which are added up.
-        aggregator_class: the class of its aggregators.
         estimate_class: the class of its estimates.
     """
 
     averages: ClassVar[bool] = True
     sparse: ClassVar[bool] = False
     adds_vectors: ClassVar[bool] = False
-    aggregator_class: ClassVar[type[Aggregator[Estimate]]] = Aggregator
     estimate_class: ClassVar[type[Estimate]] = Estimate
 
     source: Source

@@ -4,9 +4,8 @@ from abc import abstractmethod
 
 import numpy as np
 
-from sstq.aggregation.aggregator import State, Sums
 from sstq.aggregation.counts import MOST_MESSAGES
-from sstq.aggregation.estimator import Estimator
+from sstq.aggregation.estimator import Estimator, State, Sums
 from sstq.array_types import Ints
 from sstq.messages.batch import Messages
 

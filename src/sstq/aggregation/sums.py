@@ -13,9 +13,8 @@ from typing import ClassVar
 import numpy as np
 
 from sstq import kernels
-from sstq.aggregation.aggregator import Sums
 from sstq.aggregation.estimates import Estimate
-from sstq.aggregation.estimator import DenseEstimator
+from sstq.aggregation.estimator import DenseEstimator, Sums
 from sstq.array_types import Floats, Ints
 from sstq.frames.tight import Frame
 from sstq.kernels import LIMB_BITS

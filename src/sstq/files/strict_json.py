@@ -59,17 +59,15 @@ def integer_of(name: str, text: Any) -> int:
         ...
         ValueError: threshold must be a decimal string of an integer below 2^64, got 4611686018427387904
     """
-    if (
-        isinstance(text, str)
-        and text.isascii()
-        and text.isdigit()
-        and len(text) <= 20
-        and str(int(text)) == text
-    ):
-        return int(text)
-    raise ValueError(
-        f"{name} must be a decimal string of an integer below 2^64, got {text!r}"
-    )
+    try:
+        number = int(text)
+    except (TypeError, ValueError, OverflowError):
+        number = -1
+    if text != str(number) or not 0 <= number < 1 << 64:
+        raise ValueError(
+            f"{name} must be a decimal string of an integer below 2^64, got {text!r}"
+        )
+    return number
 
 
 def table_of(name: str, value: Any) -> list[list[int]]:

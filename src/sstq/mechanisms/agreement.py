@@ -1,21 +1,192 @@
-"""What client and server agree on: options as given, and the values that were solved from them."""
+"""What client and server agree on: options as given, the values that were solved from them, and their JSON form.
+
+Solved values are integers and decoding values in a frozen dataclass. JSON holds its fields and nothing else; a field
+with a default is left out if it has that value. Integers that may exceed 2^53 are decimal strings, because JSON parsers
+of other languages round them.
+"""
 
 import hashlib
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Container, Mapping
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache, cached_property
-from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from types import MappingProxyType, NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    Self,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 
-from sstq.checks import check_arguments
-from sstq.mechanisms.solved import Solved
+from sstq.array_types import Floats, Ints
+from sstq.checks import check_arguments, check_option
 
 JSON_FORMAT = "sstq-mechanism"
 JSON_VERSION = 2
+
+# Numbers beyond are refused: integers would be rounded by other parsers.
+_LARGEST = 1e300
+_PLAIN = {int: "an integer", float: "a number", NoneType: "null"}
+
+MOST_ROWS_PER_DIM = 40
+"""The usual limit of the rows of a frame per dimension, for JSON of strangers."""
+
+FEW_ROWS = 2048
+"""The rows that every frame may have."""
+
+
+def _number(value: Any, kind: Any = float) -> Any:
+    if type(value) not in (int, kind) or not abs(value) <= _LARGEST:
+        raise ValueError(f"{value!r} is not {_PLAIN[kind]}")
+    return kind(value)
+
+
+def _word(text: Any) -> int:
+    number = int(text)
+    if text != str(number) or not 0 <= number < 1 << 64:
+        raise ValueError(f"{text!r} is no decimal string of an integer below 2^64")
+    return number
+
+
+# A field of these kinds is read from its JSON value by the first function, and written by the second. What is read must
+# be written alike, so that a reader may take more than that.
+Word = Annotated[int, _word, str]
+"""An integer below 2^64."""
+
+WordTable = Annotated[
+    Ints,
+    lambda rows: np.array([[*map(_word, row)] for row in rows], dtype=np.int64),
+    lambda table: [[*map(str, row)] for row in table.tolist()],
+]
+"""A table of integers below 2^63."""
+
+WordList = Annotated[
+    tuple[int, ...],
+    lambda entries: tuple(map(_word, entries)),
+    lambda words: [*map(str, words)],
+]
+"""Integers below 2^64."""
+
+Ranges = Annotated[
+    tuple[tuple[str, float, float], ...],
+    lambda entries: tuple(
+        (name, _number(low), _number(high)) for name, low, high in entries
+    ),
+    lambda ranges: [list(entry) for entry in ranges],
+]
+"""The name, the least and the largest value of each column."""
+
+Values = Annotated[
+    Floats,
+    lambda entries: np.array([*map(_number, entries)]),
+    lambda values: values.tolist(),
+]
+"""Doubles."""
+
+
+def _read(name: str, value: Any, kind: Any) -> Any:
+    """Read a field; one of several kinds may be None."""
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    if value is None and NoneType in kinds:
+        return None
+    kind = kinds[0]
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            check_option(name, value, get_args(kind))
+        return value
+    try:
+        if get_origin(kind) is Annotated:
+            return kind.__metadata__[0](value)
+        return _number(value, kind)
+    except (TypeError, ValueError, OverflowError) as error:
+        problem = f"must be as JSON has it: {error}"
+        if kind in _PLAIN:
+            problem = f"must be {_PLAIN[kind]}, got {value!r}"
+        raise ValueError(f"{name} {problem}") from error
+
+
+def _write(value: Any, kind: Any) -> Any:
+    """The JSON value of a field."""
+    for each in (kind, *get_args(kind)):
+        if value is not None and get_origin(each) is Annotated:
+            return each.__metadata__[1](value)
+    return value
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Solved:
+    """The base of all solved values.
+
+    Fields are integers, doubles, texts (`Literal`), `Word`, `WordList`, `WordTable`, `Values` or `Ranges`.
+
+    Examples:
+        >>> @dataclass(frozen=True, eq=False, kw_only=True)
+        ... class Coin(Solved):
+        ...     heads: Word
+        ...     tosses: int = 1
+        >>> Coin(heads=2**61).to_dict()
+        {'heads': '2305843009213693952'}
+        >>> Coin.from_dict({"heads": "2305843009213693952", "tosses": 3}).tosses
+        3
+    """
+
+    @classmethod
+    @cache
+    def _kinds(cls) -> dict[str, Any]:
+        return get_type_hints(cls, include_extras=True)
+
+    def limits(self) -> Mapping[str, int]:
+        """The largest values of fields that memory and time grow with, which JSON of strangers may have."""
+        return {}
+
+    def options(self) -> dict[str, Any]:
+        """The values of options of the same name; those that are not named have their default."""
+        return self._beside_defaults()
+
+    def _beside_defaults(self) -> dict[str, Any]:
+        """The fields that differ from their defaults."""
+        values = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if type(value) is not type(field.default) or value != field.default:
+                values[field.name] = value
+        return values
+
+    def to_dict(self, only: Container[str] | None = None) -> dict[str, Any]:
+        """Return the fields as JSON values, or only those of these names."""
+        kinds = self._kinds()
+        return {
+            name: _write(value, kinds[name])
+            for name, value in self._beside_defaults().items()
+            if only is None or name in only
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read the fields from JSON values; ValueError if they are not exactly what `to_dict` writes."""
+        kinds = cls._kinds()
+        required = {field.name for field in fields(cls) if field.default is MISSING}
+        if missing := sorted(required - data.keys()):
+            raise ValueError(f"the JSON is incomplete: fields {missing} are missing")
+        given = kinds.keys() & data.keys()
+        read = cls(**{name: _read(name, data[name], kinds[name]) for name in given})
+        written = read.to_dict()
+        wrong = data.keys() ^ written.keys()
+        wrong |= {name for name in data if written.get(name) != data[name]}
+        if wrong:
+            raise ValueError(
+                f"the JSON has unknown or inconsistent fields: {sorted(wrong)}"
+            )
+        return read
+
 
 _signature = cache(inspect.signature)
 
@@ -46,7 +217,6 @@ class Agreement(ABC):
     properties, made from the solved values; every other solved value is an attribute as well.
 
     Attributes:
-        options: the arguments as given; of an object read from JSON, those that JSON holds.
         solved: integers and decoding values, a frozen dataclass of `solved_class`.
         name: that of the mechanism in JSON.
         seed_option: the name of the option with the public seed; None if there is no public randomness.
@@ -58,8 +228,12 @@ class Agreement(ABC):
     seed_option: ClassVar[str | None] = None
     narrowed: ClassVar[Mapping[str, tuple[float, float]]] = {}
 
-    options: Mapping[str, Any]
     solved: Solved
+
+    @cached_property
+    def options(self) -> Mapping[str, Any]:
+        """The arguments as given; of an object read from JSON, those that JSON holds."""
+        return MappingProxyType(_options(type(self), self.solved.options()))
 
     @classmethod
     def checked(cls, **arguments: Any) -> dict[str, Any]:
@@ -74,25 +248,27 @@ class Agreement(ABC):
             solved: the solved values.
             shown: options in a form that `repr` can show, which take the place of those given.
         """
-        self._keep(_options(type(self), {**given, **shown}), solved)
+        self._keep(solved, {**given, **shown})
         self._check()
 
     @classmethod
     def from_solved(cls, solved: Solved) -> Self:
         """An object with these values, which are checked exactly."""
-        made = cls._made(_options(cls, solved.options()), solved)
+        made = cls._made(solved)
         made._check()
         return made
 
     @classmethod
-    def _made(cls, options: Mapping[str, Any], solved: Solved) -> Self:
+    def _made(cls, solved: Solved, given: Mapping[str, Any] | None = None) -> Self:
         made = object.__new__(cls)
-        made._keep(options, solved)
+        made._keep(solved, given)
         return made
 
-    def _keep(self, options: Mapping[str, Any], solved: Solved) -> None:
-        vars(self)["options"] = MappingProxyType(options)
+    def _keep(self, solved: Solved, given: Mapping[str, Any] | None) -> None:
         vars(self)["solved"] = solved
+        if given is not None:
+            options = _options(type(self), given)
+            vars(self)["options"] = MappingProxyType(options)
         for name, value in vars(solved).items():
             if not isinstance(getattr(type(self), name, None), cached_property):
                 vars(self)[name] = value
@@ -112,7 +288,7 @@ class Agreement(ABC):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return self._made, (dict(self.options), self.solved)
+        return self._made, (self.solved, dict(self.options))
 
     def __repr__(self) -> str:
         options = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
@@ -130,7 +306,7 @@ class Agreement(ABC):
         known = _signature(type(self)).parameters
         if changes.keys() <= {"clip", self.seed_option} & known.keys():
             solved = replace(self.solved, **self.checked(**changes))
-            made = self._made(_options(type(self), options), solved)
+            made = self._made(solved, options)
             kept = {
                 name: text for name, text in self._texts.items() if name not in changes
             }
@@ -152,11 +328,8 @@ class Agreement(ABC):
 
         It has all options, resolved, and what was solved; integers that may exceed 2^53 are decimal strings.
         """
-        return (
-            "{"
-            + ",".join(f'"{name}":{self._texts[name]}' for name in sorted(self._texts))
-            + "}"
-        )
+        members = (f'"{name}":{text}' for name, text in sorted(self._texts.items()))
+        return f"{{{','.join(members)}}}"
 
     @cached_property
     def _texts(self) -> Mapping[str, str]:

@@ -1,27 +1,32 @@
 """The base class of every mechanism: an encoder with the decoder, the counts, the privacy and the errors."""
 
 import os
+import warnings
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Protocol, Self
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sstq import kernels
 from sstq.aggregation import Aggregator, Estimate, Estimator
-from sstq.array_types import Floats
+from sstq.array_types import Floats, Floats32, Words
 from sstq.checks import check_arguments, check_number
 from sstq.exactness import round_up
-from sstq.inputs import ClippedWarning, LocalReport
+from sstq.inputs import ClippedWarning, Input, LocalReport, Vectors
 from sstq.inputs.base import Rows
 from sstq.inputs.bounds import Bounds, read_ranges
 from sstq.inputs.trial_vectors import typical_vector
 from sstq.kernels.threads import row_chunks
-from sstq.mechanisms.encoding import Batch, Columns, Encoder
+from sstq.mechanisms.agreement import Agreement, Ranges
 from sstq.mechanisms.errors import ExpectedError, Unbiased
 from sstq.messages.batch import Messages
-from sstq.messages.layouts import FloatField, Layout
+from sstq.messages.layouts import Column, FloatField, Layout
+from sstq.randomness.secret import BitSource, RngLike, bit_source
 from sstq.scalar.laws import EitherLaw, Law
 
 # What other modules take from here, besides the class and the signs of a code.
@@ -30,6 +35,19 @@ __all__ += ["LocalReport", "Mechanism", "Rows", "Unbiased"]
 
 SIGNS = np.array([1.0, -1.0])
 SIGNS.setflags(write=False)
+
+# About how many numbers drawing one message takes.
+_NUMBERS_PER_DRAW = 16
+
+Columns = tuple[Column, ...]
+
+
+class Batch(NamedTuple):
+    """Checked rows, (n, …), with `words_each` secret words each."""
+
+    rows: Rows
+    words: Words
+    report: LocalReport | None
 
 
 class Draw(Protocol):
@@ -42,7 +60,7 @@ class Draw(Protocol):
         """The largest log-ratio of the probabilities (or densities) of an outcome, rounded up to a double."""
 
 
-class Mechanism(Encoder):
+class Mechanism(Agreement):
     """A randomizer of vectors and its decoder; immutable, shared by client and server through its JSON form.
 
     `dim`, `epsilon`, `clip` and the public seed mean the same for every mechanism.
@@ -63,6 +81,7 @@ class Mechanism(Encoder):
             continuous outputs are private up to floating point only.
         uniform_index: whether a message's frame coordinate is drawn uniformly and without looking at the data.
         variants: the variants that `sstq compare` shows: labels, and the options of each.
+        aggregator_class: the class of its aggregators.
 
     Examples:
         >>> import sstq
@@ -72,19 +91,30 @@ class Mechanism(Encoder):
         (1000, True)
     """
 
-    def with_seed(self, seed: int) -> Self:
-        """Return the mechanism with another public seed, for the next round; itself if it has no public randomness.
+    exact: ClassVar[bool]
+    uniform_index: ClassVar[bool] = False
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    aggregator_class: ClassVar[type[Aggregator[Estimate]]] = Aggregator
 
-        Examples:
-            >>> import sstq
-            >>> sstq.SSTQ(10, 1.0).with_seed(5) == sstq.SSTQ(10, 1.0, frame_seed=5)
-            True
-        """
-        return (
-            self
-            if self.seed_option is None
-            else self.replace(**{self.seed_option: seed})
-        )
+    dim: int
+    epsilon: float
+    delta: float = 0.0
+    clip: float
+    clients: int | None = None
+    groups: int | None = None
+    messages: int = 1
+    bounds: Ranges | None = None
+    frame_size: int | None = None
+
+    @cached_property
+    def input(self) -> Input:
+        """What a person holds: how it is read, opened from files, and mended on a device."""
+        return Vectors(self.dim, self.clip, self.bounds)
+
+    @property
+    @abstractmethod
+    def layout(self) -> Layout:
+        """The fields of a message."""
 
     @property
     @abstractmethod
@@ -95,6 +125,30 @@ class Mechanism(Encoder):
     @abstractmethod
     def estimator(self) -> Estimator:
         """How messages are added up, and what is estimated from the sums; usually cached."""
+
+    @abstractmethod
+    def encode_batch(self, batch: Batch) -> Columns:
+        """Return the columns of the messages. Most encoders start with `unit_ball`; others count clipped rows."""
+
+    @abstractmethod
+    def largest_message(self) -> float:
+        """R, the largest norm of the estimate of one valid message; for `sstq.planning.poisoning`."""
+
+    @abstractmethod
+    def row_error(self, rows: Rows) -> tuple[Floats, Floats]:
+        """E[x̂] of each row, (n, d), and the variance of x̂ summed over the coordinates, (n,)."""
+
+    def with_seed(self, seed: int) -> Self:
+        """Return the mechanism with another public seed, for the next round; itself if it has no public randomness.
+
+        Examples:
+            >>> import sstq
+            >>> sstq.SSTQ(10, 1.0).with_seed(5) == sstq.SSTQ(10, 1.0, frame_seed=5)
+            True
+        """
+        if self.seed_option is None:
+            return self
+        return self.replace(**{self.seed_option: seed})
 
     @property
     def unbiased(self) -> Unbiased:
@@ -140,6 +194,110 @@ class Mechanism(Encoder):
     def check_solved(self) -> None:
         """Refuse whatever else is wrong with parameters, such as decoding values that do not fit the integers."""
 
+    @property
+    def words_each(self) -> int:
+        """The number of secret words per message, the same for every vector."""
+        return 3
+
+    def encode_rows(
+        self, rows: Rows, source: BitSource, report: LocalReport | None
+    ) -> Columns:
+        """Encode rows with words of a source."""
+        # The same number of words for every vector, drawn before anything is known about the data.
+        shape = len(rows), self.words_each
+        words = source.words(shape[0] * shape[1]).reshape(shape)
+        return self.encode_batch(Batch(rows, words, report))
+
+    @property
+    def row_cost(self) -> int:
+        """About how many numbers encoding one row takes, such as its scores, which limits the rows at a time."""
+        return self.frame_size or self.dim
+
+    def encode(
+        self,
+        X: Any,
+        rng: RngLike = None,
+        *,
+        groups: ArrayLike | None = None,
+        report: LocalReport | None = None,
+    ) -> Messages:
+        """Encode each row of X as one private message; with `messages` = m, as m messages, slot by slot.
+
+        Message j·n + i is that of row i in slot j. Each is drawn independently, on its own frame.
+
+        Args:
+            X: (d,) or (n, d), finite: floats, or anything that converts to them exactly, such as integers, tensors and
+                columns of lists. Rows longer than `clip` are scaled down to it.
+            rng: None for the operating system's randomness (needed for privacy); an integer seed or a NumPy Generator
+                for simulations, which marks the messages as simulated.
+            groups: for mechanisms with private groups, one integer from 0 to groups − 1 per row.
+            report: counts of clipped rows and missed certificates, which depend on the data; keep it local.
+
+        Examples:
+            >>> import numpy as np, sstq
+            >>> mechanism = sstq.SSTQ(dim=3, epsilon=2.0, bits=2)
+            >>> mechanism.encode(np.array([0.1, -0.2, 0.3])).to_bytes() != b""
+            True
+        """
+        seen = LocalReport()
+        rows = self.input.read(X, groups, seen)
+        for warning in [*self.input.warnings(rows), *seen.warnings()]:
+            warnings.warn(warning, stacklevel=2)  # the line that called encode
+        if report is not None:
+            report.add(seen)
+        return self.encode_slots(rows, bit_source(rng), report, self.messages)
+
+    def encode_slots(
+        self,
+        rows: Rows,
+        source: BitSource,
+        report: LocalReport | None,
+        slots: int,
+    ) -> Messages:
+        """Encode this many messages per checked row, slot by slot."""
+        count = len(rows)
+        # Kernels work on a few rows at a time, so that a quarter of their numbers is about what is in memory.
+        parts = row_chunks(count, _NUMBERS_PER_DRAW + self.row_cost // 4)
+        columns = self.layout.empty(slots * count)
+        for slot in range(slots):
+            for part in parts:
+                # Each vector is reported once.
+                encoded = self.encode_rows(
+                    rows[part], source, report if slot == 0 else None
+                )
+                place = slice(slot * count + part.start, slot * count + part.stop)
+                for column, values in zip(columns, encoded, strict=True):
+                    column[place] = values
+        if report is not None:
+            report.vectors += count
+        return self._messages(columns, source.simulated)
+
+    def messages_from_bytes(self, raw: bytes, count: int) -> Messages:
+        """Read the messages that `Messages.to_bytes` packed; ValueError for anything else."""
+        count = check_number("count", count, 0, 2**62, integer=True)
+        return self.messages_from_columns(
+            self.layout.unpack(raw, count), simulated=False
+        )
+
+    def messages_from_columns(self, columns: Columns, simulated: bool) -> Messages:
+        """Build messages from the values of their fields; ValueError for values out of range."""
+        messages = self._messages(columns, simulated)
+        self.check_messages(messages)
+        return messages
+
+    def check_messages(self, messages: Messages) -> None:
+        """Refuse values that the fields allow but this mechanism never sends."""
+
+    def _messages(self, columns: Columns, simulated: bool) -> Messages:
+        return Messages(self.layout, columns, self._digest, simulated=simulated)
+
+    def unit_ball(self, rows: Rows, report: LocalReport | None = None) -> Floats32:
+        """Clip rows to norm `clip` and divide by it; the report counts the longer ones."""
+        unit, longer = kernels.clip_to_ball(rows, self.clip)
+        if report is not None:
+            report.clipped += int(longer.sum())
+        return unit
+
     def finished(self, estimate: Estimate) -> Estimate:
         """The estimate of an aggregator with the decoder's bias, a note about clip, and in the units of bounds."""
         bias, directions, advice = self.bias_of_mean(estimate.count)
@@ -155,8 +313,10 @@ class Mechanism(Encoder):
             )
         if self.bounds is not None:
             return estimate.in_units(Bounds(self.bounds, self.clip))
-        notes = [estimate.note, self.input.advice(estimate.value, estimate.stderr)]
-        return replace(estimate, note="; ".join(filter(None, notes)))
+        if advice := self.input.advice(estimate.value, estimate.stderr):
+            note = "; ".join(filter(None, [estimate.note, advice]))
+            estimate = replace(estimate, note=note)
+        return estimate
 
     def bias_of_mean(self, count: int) -> tuple[float, int, str]:  # noqa: ARG002 (a hook)
         """A bound of the bias in a mean of so many messages, its directions, and advice about it."""
@@ -210,11 +370,11 @@ class Mechanism(Encoder):
 
     def aggregator(self) -> Aggregator[Estimate]:
         """Create an empty aggregator for this mechanism's messages."""
-        return self.estimator.aggregator_class(self.estimator)
+        return self.aggregator_class(self.estimator)
 
     def load_aggregator(self, path: str | os.PathLike[str]) -> Aggregator[Estimate]:
         """Load an aggregator that was saved to a file; ValueError unless it is complete and of this mechanism."""
-        return self.estimator.aggregator_class.load(path, self.estimator)
+        return self.aggregator_class.load(path, self.estimator)
 
     def law(self) -> Law | EitherLaw:
         """Return all probabilities of the secret draw as integers, for `sstq.audit`; ValueError if there are none."""
@@ -231,10 +391,6 @@ class Mechanism(Encoder):
         """
         return self.draw.privacy_loss()
 
-    @abstractmethod
-    def largest_message(self) -> float:
-        """R, the largest norm of the estimate of one valid message; for `sstq.planning.poisoning`."""
-
     def largest_honest_mean(self) -> float:
         """H, the largest norm of an honest client's expected estimate; clip if that is unbiased."""
         return self.clip if self.unbiased else self.largest_biased_mean()
@@ -242,10 +398,6 @@ class Mechanism(Encoder):
     def largest_biased_mean(self) -> float:
         """H of a mechanism that is not unbiased."""
         return self.largest_message()
-
-    @abstractmethod
-    def row_error(self, rows: Rows) -> tuple[Floats, Floats]:
-        """E[x̂] of each row, (n, d), and the variance of x̂ summed over the coordinates, (n,)."""
 
     def unbiased_error(self, rows: Rows, power: float) -> tuple[Floats, Floats]:
         """The error of rows whose estimates are unbiased and have E‖x̂‖² = `power` whatever the row is."""
@@ -281,11 +433,9 @@ class Mechanism(Encoder):
             raise ValueError(
                 f"clients must be left out with {len(rows)} rows of x, which are the clients, got {clients!r}"
             )
-        repeats = (
-            1
-            if clients is None or len(rows) > 1
-            else check_number("clients", clients, 1, 2**62, integer=True)
-        )
+        repeats = 1
+        if clients is not None and len(rows) == 1:
+            repeats = check_number("clients", clients, 1, 2**62, integer=True)
         if not len(rows):
             raise ValueError("x must have at least one row")
         return self.mean_error(rows, repeats)
@@ -311,8 +461,4 @@ class Mechanism(Encoder):
 
     def typical_error(self, clients: int = 1) -> ExpectedError:
         """Return the error of a mean of clients that all hold one typical vector of norm clip, a Gaussian direction."""
-        return self.error_of_typical(clients)
-
-    def error_of_typical(self, clients: int) -> ExpectedError:
-        """The error for one typical vector."""
         return self.expected_mse(typical_vector(self.dim, self.clip), clients=clients)

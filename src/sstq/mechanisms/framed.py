@@ -18,8 +18,8 @@ from sstq.frames.kashin import (
     represent,
 )
 from sstq.frames.tight import FRAMES, Frame, default_frame_size
+from sstq.mechanisms.agreement import FEW_ROWS, MOST_ROWS_PER_DIM, Solved, Word
 from sstq.mechanisms.base import Batch, Mechanism, Rows, Unbiased
-from sstq.mechanisms.solved import FEW_ROWS, MOST_ROWS_PER_DIM, Solved, Word
 
 FrameName = Literal["hadamard", "orthogonal", "fourier"]
 Recipe = Literal["certified", "paper"]

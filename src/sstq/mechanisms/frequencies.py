@@ -10,8 +10,8 @@ from sstq.aggregation.sparse_counts import sent_codes
 from sstq.array_types import Floats, Ints
 from sstq.inputs import Category
 from sstq.kernels.threads import row_chunks
+from sstq.mechanisms.agreement import Solved, Word
 from sstq.mechanisms.base import Batch, Columns, ExpectedError, Mechanism, Rows
-from sstq.mechanisms.solved import Solved, Word
 from sstq.mechanisms.subsets import Sets, best_sets, onto_simplex, sets_of
 from sstq.mechanisms.two_level_draw import KClosest
 from sstq.messages.batch import Messages
@@ -260,7 +260,7 @@ class Frequencies(Mechanism):
         """Encode checked rows."""
         return (self.sets.encode(batch.rows[:, 0].astype(np.int64), batch.words),)
 
-    def error_of_typical(self, clients: int) -> ExpectedError:
+    def typical_error(self, clients: int = 1) -> ExpectedError:
         """The error for one typical vector."""
         return self.expected_mse([0], clients)
 

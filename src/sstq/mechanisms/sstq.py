@@ -22,6 +22,7 @@ from sstq.frames.tight import FRAMES, Frame
 from sstq.inputs.bounds import read_ranges
 from sstq.inputs.trial_vectors import typical_vector
 from sstq.mechanisms import parts
+from sstq.mechanisms.agreement import Ranges, Values, Word, WordTable
 from sstq.mechanisms.base import Batch, Columns, ExpectedError, Rows
 from sstq.mechanisms.framed import (
     FrameName,
@@ -30,7 +31,6 @@ from sstq.mechanisms.framed import (
     Recipe,
     solve_kashin,
 )
-from sstq.mechanisms.solved import Ranges, Values, Word, WordTable
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column, Field, Layout
 from sstq.randomness import streams
@@ -308,11 +308,11 @@ class SSTQ(KashinMechanism):
         """Encode checked rows."""
         words = batch.words
         index = streams.multiply_shift(words[:, 0], self.frame.size)
+        uniforms = unit_interval(words[:, 1])
+        drawn = channel_words(words[:, 2])
         coordinate = self._coefficients(batch, index[:, None])[:, 0].astype(np.float64)
-        token = stochastic_round(
-            self.codebook.values, coordinate, unit_interval(words[:, 1])
-        )
-        return self.channel.sample(token, channel_words(words[:, 2])), index
+        token = stochastic_round(self.codebook.values, coordinate, uniforms)
+        return self.channel.sample(token, drawn), index
 
     def check_messages(self, messages: Messages) -> None:
         """Refuse messages that no client sends."""
@@ -344,7 +344,7 @@ class SSTQ(KashinMechanism):
         )
         return mean, power - np.sum(mean**2, axis=1)
 
-    def error_of_typical(self, clients: int) -> ExpectedError:
+    def typical_error(self, clients: int = 1) -> ExpectedError:
         """The error for one typical vector; above 2048 dimensions, from a smaller frame of equal redundancy.
 
         Its coordinates have the same distribution (to 1 %). The second moment of an estimate grows as d.

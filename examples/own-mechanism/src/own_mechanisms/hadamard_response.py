@@ -147,7 +147,7 @@ class HadamardResponse(sx.Mechanism):
             len(rows), self.categories / self.gap**2 - 1
         )
 
-    def error_of_typical(self, clients: int) -> sx.ExpectedError:
+    def typical_error(self, clients: int = 1) -> sx.ExpectedError:
         """The error is the same for all categories."""
         return self.expected_mse([0], clients)
 

@@ -9,6 +9,7 @@ import numpy as np
 from sstq.aggregation import Estimator, FrameEstimator
 from sstq.array_types import Ints
 from sstq.inputs.bounds import read_ranges
+from sstq.mechanisms.agreement import Ranges
 from sstq.mechanisms.base import SIGNS, Rows
 from sstq.mechanisms.frameunit.estimator import RowEstimator
 from sstq.mechanisms.frameunit.rows import (
@@ -18,7 +19,6 @@ from sstq.mechanisms.frameunit.rows import (
     solve_rows,
     usual_size,
 )
-from sstq.mechanisms.solved import Ranges
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column
 

@@ -15,6 +15,7 @@ from sstq.checks import check_number
 from sstq.frames.family import FrameFamily
 from sstq.frames.tight import HadamardFrame
 from sstq.inputs.vectors import placed
+from sstq.mechanisms.agreement import FEW_ROWS, MOST_ROWS_PER_DIM, Solved, Word
 from sstq.mechanisms.base import (
     Batch,
     Columns,
@@ -32,7 +33,6 @@ from sstq.mechanisms.frameunit.alignment import (
     moments_of_frame,
     row_draw,
 )
-from sstq.mechanisms.solved import FEW_ROWS, MOST_ROWS_PER_DIM, Solved, Word
 from sstq.mechanisms.subsets import AffineSets
 from sstq.mechanisms.two_level_draw import KClosest, whole_budget
 from sstq.messages.layouts import Field, Layout
@@ -306,7 +306,7 @@ class RowMechanism(Mechanism):
         reach = math.sqrt(self.choice.inside * self.frame.size / self.solved.block_dim)
         return self.clip / self.alignment * (inside - outside) * reach
 
-    def error_of_typical(self, clients: int) -> ExpectedError:
+    def typical_error(self, clients: int = 1) -> ExpectedError:
         """The error of a mean of clients that all hold one vector of norm clip, on average over frame seeds."""
         clients = _checked_clients(clients)
         unit = self.row_draw.error(self.frames, clients * self.messages)

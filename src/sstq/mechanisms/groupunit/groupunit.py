@@ -15,6 +15,7 @@ from sstq.array_types import Floats, Ints
 from sstq.checks import check_number
 from sstq.inputs import GroupedVectors, Input
 from sstq.inputs.vectors import placed
+from sstq.mechanisms.agreement import MOST_ROWS_PER_DIM, Word
 from sstq.mechanisms.base import Rows
 from sstq.mechanisms.frameunit.rows import (
     CANDIDATES_MAX,
@@ -25,7 +26,6 @@ from sstq.mechanisms.frameunit.rows import (
     usual_size,
 )
 from sstq.mechanisms.groupunit.group_estimates import GroupEstimate, GroupUnitEstimator
-from sstq.mechanisms.solved import MOST_ROWS_PER_DIM, Word
 from sstq.mechanisms.subsets import AffineSets, HitRates, affine_draw, prime_at_least
 from sstq.mechanisms.two_level_draw import KClosest
 from sstq.messages.batch import Messages

@@ -11,10 +11,10 @@ import numpy as np
 from sstq.array_types import Ints, Words
 from sstq.checks import ArgumentError, check_number, check_option
 from sstq.exactness import TOTAL
+from sstq.mechanisms.agreement import Solved
+from sstq.mechanisms.agreement import WordList as Integers
 from sstq.mechanisms.base import Batch, Mechanism, Rows
 from sstq.mechanisms.registry import from_values, mechanism, options_of
-from sstq.mechanisms.solved import Solved
-from sstq.mechanisms.solved import WordList as Integers
 from sstq.mechanisms.survey.question import NO_ANSWER, Precision, Question
 from sstq.mechanisms.survey.questions import (
     check_questions,

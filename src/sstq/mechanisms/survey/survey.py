@@ -342,7 +342,7 @@ class Survey(Mechanism):
         """A record with the columns of the questions."""
         return Record(self.columns, self._estimated)
 
-    def error_of_typical(self, clients: int) -> ExpectedError:
+    def typical_error(self, clients: int = 1) -> ExpectedError:
         """The error for one typical vector."""
         first = next(iter(self.input.extremes(np.random.default_rng(0)).values()))
         return self.expected_mse(first["X"], clients)
