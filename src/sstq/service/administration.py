@@ -240,7 +240,7 @@ def _manifest(
     campaign = entry.campaign
     if campaign.shuffling is None:
         raise Problem(409, "The campaign is not shuffled: send messages to /messages.")
-    check_binary(dict(request.scope["headers"]))
+    check_binary(request.scope[BODY].headers)
     manifest = read_manifest(text, signature, bytes.fromhex(campaign.shuffling.key))
     if (manifest.campaign, manifest.digest) != (campaign.name, campaign.digest):
         raise Problem(409, "The batch belongs to another campaign or mechanism.")

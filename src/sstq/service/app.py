@@ -219,6 +219,7 @@ def serve(app: FastAPI, settings: Settings, started: Callable[[str], None]) -> N
         log_config=log_settings(settings.log_format),
         access_log=False,
         server_header=False,
+        proxy_headers=bool(settings.behind_proxy or settings.unix),
         # Who reaches the socket is the proxy.
         forwarded_allow_ips=settings.behind_proxy if settings.unix is None else "*",
         limit_concurrency=_MOST_CONNECTIONS,

@@ -36,7 +36,9 @@ class Inbox:
         self._number = 0  # of the transaction
         # the numbers until which campaigns leave transactions to others
         self._resting: dict[str, int] = {}
-        self._uploads = self._bytes = 0  # not answered yet
+        # not answered yet
+        self._uploads = 0
+        self._bytes = 0
         self._closing = False
 
     async def __aenter__(self) -> Self:
@@ -50,8 +52,8 @@ class Inbox:
         await self._writing
 
     def __len__(self) -> int:
-        """How many uploads wait."""
-        return sum(map(len, self._waiting.values()))
+        """How many uploads are not answered yet."""
+        return self._uploads
 
     async def submit(self, upload: Upload) -> Answer:
         """Wait until the upload is durable or refused; DatabaseUnavailable or a Problem if it is neither."""
@@ -69,15 +71,9 @@ class Inbox:
         self._uploads += 1
         self._bytes += size
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        answer.add_done_callback(lambda _: self._answered(size))
         self._waiting.setdefault(upload.campaign, deque()).append((upload, answer))
         self._arrived.set()
-        # who disconnects does not take back what is being written
-        return await asyncio.shield(answer)
-
-    def _answered(self, size: int) -> None:
-        self._uploads -= 1
-        self._bytes -= size
+        return await answer
 
     def _take(self) -> list[_Waiting]:
         """Take what the next transaction stores; something waits."""
@@ -116,14 +112,21 @@ class Inbox:
                 await self._arrived.wait()
                 continue
             batch = self._take()
+            answers: list[Answer | Exception]
             try:
-                answers = await asyncio.wrap_future(
-                    self._store.receiving([upload for upload, _ in batch])
-                )
+                answers = [
+                    *await asyncio.wrap_future(
+                        self._store.receiving([upload for upload, _ in batch])
+                    )
+                ]
             except Exception as error:
-                for _, future in batch:
-                    future.set_exception(error)
-                    future.exception()  # its client may have disconnected
-            else:
-                for (_, future), answer in zip(batch, answers, strict=True):
+                answers = [error] * len(batch)
+            for (upload, future), answer in zip(batch, answers, strict=True):
+                self._uploads -= 1
+                self._bytes -= len(upload.body)
+                if future.cancelled():  # who disconnects takes nothing back
+                    continue
+                if isinstance(answer, Exception):
+                    future.set_exception(answer)
+                else:
                     future.set_result(answer)

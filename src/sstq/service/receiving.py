@@ -262,21 +262,29 @@ def _charge_senders(
 ) -> dict[bytes, Refusal]:
     """Count new messages against the quotas of their senders; refuses uploads that these do not cover."""
     table = tables.senders
+    paying = [upload for upload in fresh if upload.sender is not None]
+    mine = (
+        table.c.campaign == name,
+        table.c.digest.in_({upload.sender for upload in paying}),
+    )
+    query = sa.select(table.c.digest, table.c.quota, table.c.used).where(*mine)
+    rows = connection.execute(query).all() if paying else []
+    quota = {bytes(row.digest): row.quota for row in rows}
+    used = {bytes(row.digest): row.used for row in rows}
     refused = {}
-    for sender in {upload.sender for upload in fresh if upload.sender is not None}:
-        mine = (table.c.campaign == name, table.c.digest == sender)
-        row = connection.execute(
-            sa.select(table.c.quota, table.c.used).where(*mine)
-        ).one_or_none()
-        used = 0 if row is None else row.used
-        for upload in (upload for upload in fresh if upload.sender == sender):
-            if row is None:
-                refused[upload.key] = Refusal.SENDER
-            elif row.quota is not None and used + upload.count > row.quota:
-                refused[upload.key] = Refusal.QUOTA
-            else:
-                used += upload.count
-        connection.execute(table.update().where(*mine).values(used=used))
+    for upload in paying:
+        sender = upload.sender or b""
+        if sender not in used:
+            refused[upload.key] = Refusal.SENDER
+        elif quota[sender] is not None and used[sender] + upload.count > quota[sender]:
+            refused[upload.key] = Refusal.QUOTA
+        else:
+            used[sender] += upload.count
+    for sender, number in used.items():
+        change = table.update().where(
+            table.c.campaign == name, table.c.digest == sender
+        )
+        connection.execute(change.values(used=number))
     return refused
 
 

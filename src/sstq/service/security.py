@@ -204,26 +204,31 @@ class BodyShares(Counter[str]):
                 "Too many uploads are arriving at once; try again.",
                 {"Retry-After": "1"},
             )
-        self.update({address: size, "": size})
+        self[address] += size
+        self[""] += size
 
     def give_back(self, address: str, size: int) -> None:
         """Forget bytes that were counted."""
-        self.subtract({address: size, "": size})
+        self[address] -= size
+        self[""] -= size
         if not self[address]:
             del self[address]
 
 
 class RequestBody:
-    """The body of a request, read within limits of size, time and bytes per address."""
+    """The body of a request, read within limits of size, time and bytes per address.
+
+    Attributes:
+        address: who counts as the sender of the request.
+        headers: those of the request.
+    """
 
     def __init__(self, shares: BodyShares, scope: Scope, receive: Receive) -> None:
         self._shares = shares
         self._receive = receive
-        self._address = address_of(scope)
         self._complete = False
-        # the server has checked that it is a number
-        stated = dict(scope["headers"]).get(b"content-length", b"0")
-        self._is_large = int(stated) > _LARGE_BODY
+        self.address = address_of(scope)
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
 
     async def receive_json(self) -> Message:
         """Do as `receive` of ASGI does for a body of JSON: all of it at once."""
@@ -250,7 +255,7 @@ class RequestBody:
             async with asyncio.timeout(_BODY_SECONDS) as limit:
                 while not self._complete and size <= most:
                     part = await self._next()
-                    self._shares.take(self._address, len(part))
+                    self._shares.take(self.address, len(part))
                     parts.append(part)
                     size += len(part)
                     if not self._complete:
@@ -259,7 +264,7 @@ class RequestBody:
         except TimeoutError as error:
             raise Problem(408, "The body of the request arrived too slowly.") from error
         finally:
-            self._shares.give_back(self._address, size)
+            self._shares.give_back(self.address, size)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def refuse(self, problem: HTTPException) -> Response:
@@ -270,7 +275,9 @@ class RequestBody:
         and nothing is read meanwhile: a client that begins again at once would keep the server and its proxy busy.
         """
         response = problem_response(problem)
-        if problem.status_code == 429 or self._is_large:
+        # the server has checked that it is a number
+        stated = int(self.headers.get(b"content-length", 0))
+        if problem.status_code == 429 or stated > _LARGE_BODY:
             await asyncio.sleep(_WAIT_SECONDS)
         size = 0
         unread = problem.status_code in (408, 411)
@@ -299,7 +306,8 @@ class Guard:
             await self._app(scope, receive, send)
             return
         limits = self._limits
-        address = address_of(scope)
+        body = scope[BODY] = RequestBody(self._shares, scope, receive)
+        address = body.address
         reads = scope["method"] in ("GET", "HEAD") and scope["path"] != "/health"
 
         async def guarded(message: Message) -> None:
@@ -311,21 +319,17 @@ class Guard:
                 message["headers"] = _with_security(sent, scope["scheme"])
             await send(message)
 
-        body = scope[BODY] = RequestBody(self._shares, scope, receive)
         wait = limits.take(address) if reads else 0.0
-        problem = too_fast("requests", wait) if wait else _endless(scope)
+        problem = too_fast("requests", wait) if wait else None
+        if b"transfer-encoding" in body.headers:  # its trailers would have no limit
+            problem = Problem(
+                411, "Send the body with a Content-Length, not in chunks."
+            )
         if problem is not None:
             response = await body.refuse(problem)
             await response(scope, receive, guarded)
         else:
             await self._app(scope, receive if reads else body.receive_json, guarded)
-
-
-def _endless(scope: Scope) -> Problem | None:
-    """The refusal of a body whose size is not said: its trailers would have no limit."""
-    if any(name == b"transfer-encoding" for name, _ in scope["headers"]):
-        return Problem(411, "Send the body with a Content-Length, not in chunks.")
-    return None
 
 
 def _with_security(

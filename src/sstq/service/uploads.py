@@ -18,7 +18,6 @@ from sstq.service.security import (
     BODY,
     Problem,
     RequestBody,
-    address_of,
     check_binary,
     database_gone,
     token_hash,
@@ -42,20 +41,20 @@ _PREFLIGHT = {
     "Access-Control-Max-Age": "600",
 }
 
-_PREFIX, _SUFFIX = UPLOADS.split("{name}")
+_PATH = re.compile(UPLOADS.replace("{name}", "([^/]+)"))
 
 _FORMS = {
-    "Idempotency-Key": (
+    b"idempotency-key": (
         re.compile(rb"[0-9a-f]{32}"),
-        "32 hexadecimal digits (0-9, a-f) chosen at random",
+        "Idempotency-Key must be 32 hexadecimal digits (0-9, a-f) chosen at random",
     ),
-    "SSTQ-Count": (
+    b"sstq-count": (
         re.compile(rb"[1-9][0-9]{0,9}"),
-        "the number of messages, 1 or more",
+        "SSTQ-Count must be the number of messages, 1 or more",
     ),
-    "SSTQ-Digest": (
+    b"sstq-digest": (
         re.compile(rb"[0-9a-f]{64}"),
-        "the digest of the mechanism, 64 hexadecimal digits",
+        "SSTQ-Digest must be the digest of the mechanism, 64 hexadecimal digits",
     ),
 }
 
@@ -72,16 +71,11 @@ class Uploads:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer an upload; pass on any other request."""
-        path = scope.get("path", "")
-        name = path[len(_PREFIX) : -len(_SUFFIX)]
-        if (
-            not path.startswith(_PREFIX)
-            or not path.endswith(_SUFFIX)
-            or not name
-            or "/" in name
-        ):
+        named = _PATH.fullmatch(scope.get("path", ""))
+        if named is None:
             await self._app(scope, receive, send)
             return
+        name = named[1]
         begun = time.perf_counter()
         entry: RunningCampaign | None = None
         headers: dict[str, str] = {}
@@ -94,17 +88,17 @@ class Uploads:
                     {"Allow": "GET, OPTIONS, POST"},
                 )
             entry = await self._node.entry(name)
-            headers = _of_origin(entry, scope)
+            headers = _of_origin(entry, body.headers)
             if scope["method"] == "OPTIONS":
                 response = Response(
                     status_code=204, headers=_PREFLIGHT if headers else None
                 )
             elif scope["method"] == "GET":
                 response = JSONResponse(
-                    {"messages": await self._allowance(entry, scope)}
+                    {"messages": await self._allowance(entry, body.headers)}
                 )
             else:
-                count = await self._take(entry, scope, body)
+                count = await self._take(entry, body)
                 response = Response(
                     b'{"count":%d}' % count, media_type="application/json"
                 )
@@ -123,31 +117,25 @@ class Uploads:
                 self._node.metrics.seconds.observe(time.perf_counter() - begun)
         await response(scope, receive, send)
 
-    async def _allowance(self, entry: RunningCampaign, scope: Scope) -> int | None:
+    async def _allowance(
+        self, entry: RunningCampaign, headers: Mapping[bytes, bytes]
+    ) -> int | None:
         """How many messages the sender may still send; None without a limit. Clients ask before they spend anything."""
         self._check_direct(entry)
-        token, sender = _tokens(entry, dict(scope["headers"]))
-        if entry.is_closed(self._node.clock.now()):
-            raise self._closed(entry)
-        room = None
+        token, sender = _tokens(entry, headers)
+        store = self._node.store
+        payer = entry.stored.payer
+        limits: list[int | None] = []
         if entry.is_stage:
-            if not self._node.goes_on(entry.stored.payer):
-                raise self._closed(entry)
-            room = (await asyncio.to_thread(self._node.store.rooms, [entry.name]))[
-                entry.name
-            ]
-            if room == 0:
-                raise self._closed(entry)
-        if token is None and sender is None:
-            return room
-        allowance = await asyncio.to_thread(
-            self._node.store.allowance, entry.stored.payer, token, sender
-        )
-        return (
-            allowance
-            if room is None
-            else min(room, allowance if allowance is not None else room)
-        )
+            rooms = await asyncio.to_thread(store.rooms, [entry.name])
+            limits += rooms.values() if self._node.goes_on(payer) else [0]
+        if 0 in limits or entry.is_closed(self._node.clock.now()):
+            raise self._closed(entry)
+        if token or sender:
+            limits.append(
+                await asyncio.to_thread(store.allowance, payer, token, sender)
+            )
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def _closed(self, entry: RunningCampaign) -> Problem:
         """The refusal of a closed campaign; after a stage of a study that goes on, clients look for the next one."""
@@ -164,12 +152,14 @@ class Uploads:
                 f"This campaign is shuffled: send envelopes to {campaign.shuffling.url}.",
             )
 
-    async def _take(
-        self, entry: RunningCampaign, scope: Scope, body: RequestBody
-    ) -> int:
+    async def _take(self, entry: RunningCampaign, body: RequestBody) -> int:
         """Read, check and store an upload; returns its number of messages once they are durable."""
         campaign = entry.campaign
-        headers = _headers(scope)
+        headers = body.headers
+        check_binary(headers)
+        for name, (form, meaning) in _FORMS.items():
+            if not form.fullmatch(headers.get(name, b"")):
+                raise Problem(400, f"The header {meaning}.")
         self._check_direct(entry)
         key = unhexlify(headers[b"idempotency-key"])
         count = int(headers[b"sstq-count"])
@@ -199,7 +189,7 @@ class Uploads:
         if status == "scheduled":
             raise Problem(425, f"The campaign opens at {campaign.terms()['opens']}.")
         if anonymous:
-            wait = self._node.sending.take(address_of(scope), count)
+            wait = self._node.sending.take(body.address, count)
             if wait:
                 raise too_fast("messages", wait)
         raw = await body.read(size)
@@ -222,12 +212,12 @@ class Uploads:
         return answer
 
 
-def _of_origin(entry: RunningCampaign, scope: Scope) -> dict[str, str]:
+def _of_origin(
+    entry: RunningCampaign, headers: Mapping[bytes, bytes]
+) -> dict[str, str]:
     """The headers that let a web page read the answer; raises a Problem if pages of its origin may not send."""
-    found = dict(scope["headers"])
-    origin, host = (
-        found.get(name, b"").decode("latin-1") for name in (b"origin", b"host")
-    )
+    origin = headers.get(b"origin", b"").decode("latin-1")
+    host = headers.get(b"host", b"").decode("latin-1")
     if not origin or origin.partition("://")[2] == host:
         return {}
     if "*" not in entry.own.origins and origin not in entry.own.origins:
@@ -260,15 +250,6 @@ def _tokens(
     if digest not in entry.stored.senders:
         raise Problem(*Refusal.SENDER.value)
     return None, digest
-
-
-def _headers(scope: Scope) -> Mapping[bytes, bytes]:
-    headers = dict(scope["headers"])
-    check_binary(headers)
-    for name, (form, meaning) in _FORMS.items():
-        if not form.fullmatch(headers.get(name.lower().encode(), b"")):
-            raise Problem(400, f"The header {name} must be {meaning}.")
-    return headers
 
 
 def _wrong_size(campaign: Campaign, count: int, size: int, got: str) -> Problem:
