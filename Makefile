@@ -74,7 +74,7 @@ format: $(VENV)/extra-check
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(VENV)/extra-check
+docs: $(VENV)/extra-docs
 	$(BIN)/mkdocs serve
 
 bench: $(VENV)/extra-test

@@ -46,6 +46,19 @@ def test_every_module_that_is_imported_is_declared():
     }
 
 
+def test_no_extra_that_people_install_waits_for_the_documentation():
+    """The versions of mkdocs-material and its plug-ins are exact; only `make check` asks for them too."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    exact = {
+        name for name, group in extras.items() if any("==" in one for one in group)
+    }
+    asking = {name for name, group in extras.items() if "docs]" in str(group)}
+    assert exact == {"docs"}
+    assert asking == {"check"}
+    assert not any("==" in one for one in project["dependencies"])
+
+
 @pytest.mark.slow
 def test_the_wheel_works_with_the_newest_versions(tmp_path):
     """As `pip install sstq` gives them today; the lowest ones are in `make release-check`."""
