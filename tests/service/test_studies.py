@@ -55,6 +55,32 @@ def test_the_same_answers_give_the_same_result_to_the_last_bit(server, kind, tmp
     )
 
 
+def test_a_full_stage_asks_nobody_and_takes_what_is_on_its_way(server):
+    """Whoever was asked while there was room has spent ε by now: the stage is closed some rounds later."""
+    begin(server, "race", words(), 40)
+    stage = stage_of(server, "race")
+    people = stage.stage.people
+    messages = stage.question.encode(["tea"] * (people + 4))
+    token = server.sender("race")
+
+    def send(some):
+        return server.send(
+            stage.name, stage.mechanism, some.to_bytes(), len(some), token=token
+        ).status_code
+
+    assert send(messages[: people - 1]) == 200
+    for late in range(people - 1, people + 2):
+        assert send(messages[late : late + 1]) == 200
+    # Nobody else is asked, and no batch is of one person.
+    assert server.http.get("/v1/campaigns/race--1/messages").status_code == 410
+    assert send(messages[people + 2 :]) == 410
+    second = next_stage(server, "race", 2)
+    assert send(messages[people + 2 : people + 3]) == 410
+    first = server.status("race")["study"]["stages"][0]
+    assert (first["people"], first["received"]) == (people, people + 2)
+    assert second.stage.people == 40 - people
+
+
 def test_a_stage_takes_its_people_and_no_more(server):
     study = words()
     begin(server, "full", study, 300)
@@ -78,10 +104,6 @@ def test_a_stage_takes_its_people_and_no_more(server):
         **upload,
     }
     assert server.send("full--1", **whole_stage).json() == {"count": people}
-    one = server.send(
-        "full--1", first.mechanism, messages[:1].to_bytes(), 1, token=token
-    )
-    assert one.status_code == 410
     second = next_stage(server, "full", 2)
     assert second.stage.people == 300 - people
     # A retry of what was acknowledged has the same answer, also after the stage.

@@ -4,7 +4,7 @@ from abc import abstractmethod
 
 import numpy as np
 
-from sstq.aggregation.counts import MOST_MESSAGES
+from sstq.aggregation.counts import COUNT, MOST_MESSAGES
 from sstq.aggregation.estimator import Estimator, State, Sums
 from sstq.array_types import Ints
 from sstq.messages.batch import Messages
@@ -80,6 +80,16 @@ class SparseEstimator(Estimator):
     @abstractmethod
     def codes(self, messages: Messages) -> Ints:
         """Each message as one number below `limit`."""
+
+    def columns(self, codes: Ints) -> tuple[Ints, ...]:
+        """The fields of the messages with these numbers, in the order of the layout."""
+        return (codes,)
+
+    def table(self, sums: Sums) -> dict[str, Ints]:
+        """A table of counts: the fields of the messages that were sent, and how often each was."""
+        codes, counts = sent_codes(sums)
+        names = [field.name for field in self.source.counted_layout.fields]
+        return {**dict(zip(names, self.columns(codes), strict=True)), COUNT: counts}
 
     @property
     def numbers(self) -> int:

@@ -1,7 +1,5 @@
 """`sstq campaign`: creates, lists, changes, closes and exports the campaigns of a collector."""
 
-import csv
-import io
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,9 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sstq.cli.collected import (
+    ask,
+    fetched,
+    show_estimate,
+    show_study,
+    study_terms,
+    write_counts,
+)
 from sstq.cli.common import (
     ForceOption,
-    MechanismOption,
     WrongUsage,
     argument,
     check_output,
@@ -21,7 +26,7 @@ from sstq.cli.common import (
     read_mechanism,
     write_text,
 )
-from sstq.cli.terminal import Facts, note, show_facts, show_rows, show_table
+from sstq.cli.terminal import Facts, note, show_facts, show_table
 
 if TYPE_CHECKING:
     from sstq.client import Campaign
@@ -68,8 +73,26 @@ _Terms = Annotated[
 
 def create(
     name: _Name,
-    mechanism: MechanismOption,
     token: _Token,
+    mechanism: Annotated[
+        Path | None,
+        option(
+            "Collect messages of the mechanism in this JSON file.", "--mechanism", "-m"
+        ),
+    ] = None,
+    study: Annotated[
+        Path | None,
+        option("Run the study in this JSON file (sstq study new), stage by stage."),
+    ] = None,
+    people: Annotated[
+        int | None,
+        option(
+            "For a study: expect so many people in all its stages.", "--people", "-n"
+        ),
+    ] = None,
+    hours: Annotated[
+        float | None, option("For a study: let each stage last so long.")
+    ] = None,
     url: _Url = _DEFAULT_URL,
     closes: _Closes = None,
     senders: Annotated[
@@ -85,6 +108,10 @@ def create(
 ) -> None:
     """Create a campaign and print its link for clients and its shared tokens, which the collector cannot show again.
 
+    A stage of a study ends when its people have answered or its hours are over; then the study learns, and asks the
+    next stage by itself. Each person answers one stage, once. If fewer than half of a stage's people came in time, it
+    waits for more; the terms {"least": 0.3, "too_few": "end"} change that share, and end the study instead.
+
     The file of a shuffler is such as {"url": "https://shuffle.example", "key": "KEY", "threshold": 10000}, with the key
     that `sstq shuffler` prints; `delta` (1e-6) and `below_threshold` ("drop" or "local") may be added. The shuffler
     must run: it is asked for the campaign and must sign it with that key. Only with --senders single-use does the
@@ -93,28 +120,36 @@ def create(
     Further terms are opens, labels (of coordinates), group_labels, image_shape and most_messages (per upload).
 
     Example: sstq campaign create steps --mechanism m.json --closes 2027-02-07T18:00:00Z --readers public
+
+    Example: sstq campaign create drinks --study words.json --people 20000
     """
     from sstq.client import Campaign
 
+    if (mechanism is None) == (study is None):
+        raise WrongUsage("pass --mechanism FILE, or --study FILE for a study")
+    if study is None and (people, hours) != (None, None):
+        raise WrongUsage("--people and --hours are for a study; pass --study FILE")
     mixed = None if shuffling is None else _shuffling(shuffling)
-    with check_usage():
-        given = _given(
-            terms, closes=closes, senders=senders, readers=readers, shuffling=mixed
-        )
-        made = Campaign.from_dict(
-            {"name": name, "mechanism": read_mechanism(mechanism)} | given
-        )
-    _confirm_end(made.terms().get("closes"), yes)
-    tokens = _ask("POST", url, "/campaigns", token, made.to_dict())
-    link = f"{url.rstrip('/')}/{name}#collector-key={_ask('GET', url, '/key')['key']}"
+    given = _given(
+        terms, closes=closes, senders=senders, readers=readers, shuffling=mixed
+    )
+    if study is not None:
+        asked = {"name": name} | study_terms(study, people, hours, given)
+    else:
+        known = {"name": name, "mechanism": read_mechanism(mechanism or Path())}
+        with check_usage():
+            asked = Campaign.from_dict(known | given).to_dict()
+    _confirm_end(asked.get("closes"), yes)
+    tokens = ask("POST", url, "/campaigns", token, asked)
+    made = fetched(url, name)
+    link = f"{url.rstrip('/')}/{name}#collector-key={ask('GET', url, '/key')['key']}"
     if made.shuffling is not None:
         link = f"{made.shuffling.url}/{link.rpartition('/')[2]}&shuffler-key={made.shuffling.key}"
-        _check_shuffler(made, link, url, token)
-    facts: Facts = [
-        ("campaign", f"{url.rstrip('/')}/{name}"),
-        ("link", link),
-        ("digest", made.digest),
-    ]
+        _check_shuffler(made, name, link, url, token)
+    facts: Facts = [("campaign", f"{url.rstrip('/')}/{name}"), ("link", link)]
+    if made.stage is not None:
+        facts.append(("first stage", made.stage.name))
+    facts.append(("digest", made.digest))
     show_facts("campaign", facts + _tokens(tokens))
 
 
@@ -126,7 +161,7 @@ def list_(token: _Token, url: _Url = _DEFAULT_URL) -> None:
     columns = ("name", "status", "received", "folded", "covered")
     rows = [
         [row[column] for column in columns]
-        for row in _ask("GET", url, "/campaigns", token)["campaigns"]
+        for row in ask("GET", url, "/campaigns", token)["campaigns"]
     ]
     caption = "received: acknowledged messages; folded: messages in the state; covered: messages in the newest estimate"
     show_table("campaigns", columns, rows, caption)
@@ -135,12 +170,15 @@ def list_(token: _Token, url: _Url = _DEFAULT_URL) -> None:
 def show(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
     """Show a campaign's terms, mechanism and counts, the collector's public key, and the newest estimate.
 
+    Of a study it shows the stages and what is known so far.
+
     Example: sstq campaign show steps
     """
-    from sstq.client.http import request
-
-    document = _ask("GET", url, f"/campaigns/{name}", token)
-    facts = _ask("GET", url, f"/campaigns/{name}/status", token)
+    document = ask("GET", url, f"/campaigns/{name}", token)
+    facts = ask("GET", url, f"/campaigns/{name}/status", token)
+    if facts["study"] is not None:
+        show_study(url, name, token, facts)
+        return
     tokens = {
         f"single-use {field}": facts.pop(field)
         for field in ("tokens_issued", "tokens_unspent")
@@ -165,7 +203,7 @@ def show(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
             "A shuffler mixes the messages when the campaign has closed; until then nothing arrives."
         )
         facts["shuffler"] = document["shuffling"]
-    estimate = _ask("GET", url, f"/campaigns/{name}/estimate", token)
+    estimate = ask("GET", url, f"/campaigns/{name}/estimate", token)
     show_facts(
         "campaign",
         _flat(facts | {"test": estimate["checks"], "note": estimate["note"]}),
@@ -175,19 +213,7 @@ def show(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
             "There is no estimate yet: messages are counted a few seconds after they arrive."
         )
         return
-    content = request(
-        "GET", f"{url.rstrip('/')}/v1/campaigns/{name}/estimate?format=csv", token=token
-    ).content
-    rows = [
-        {column: _cell(cell) for column, cell in row.items()}
-        for row in csv.DictReader(io.StringIO(content.decode()))
-    ]
-    show_rows(
-        "estimate",
-        list(rows[0]),
-        rows,
-        f"sstq campaign export {name} --output {name}.csv",
-    )
+    show_estimate(url, name, token)
 
 
 def close(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
@@ -197,9 +223,9 @@ def close(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
 
     Example: sstq campaign close steps
     """
-    _ask("PATCH", url, f"/campaigns/{name}", token, {"closed": True})
+    ask("PATCH", url, f"/campaigns/{name}", token, {"closed": True})
     note(f"{name} is closed.")
-    terms = _ask("GET", url, f"/campaigns/{name}", token).get("shuffling")
+    terms = ask("GET", url, f"/campaigns/{name}", token).get("shuffling")
     if terms is not None:
         fate = (
             "dropped"
@@ -216,7 +242,7 @@ def export(
     output: Annotated[
         Path,
         output_option(
-            "Write this file: .npz for the state, .csv or .json for the estimate."
+            "Write this file: .npz for the state, .csv or .json for the estimate, .parquet for counts."
         ),
     ],
     token: _Token,
@@ -229,14 +255,13 @@ def export(
 ) -> None:
     """Write the state or the newest estimate of a campaign to a file; `sstq aggregate --state` continues a state.
 
-    What an entry for the registry needs and no campaign knows is marked with TODO.
+    Counts say how often each message occurred, for SQL engines; of a study with a column “stage”, for `sstq study learn
+    --counts`. What an entry for the registry needs and no campaign knows is marked with TODO.
 
     Example: sstq campaign export steps --output steps.npz
 
     Example: sstq campaign export steps --registry --output steps.yaml
     """
-    from sstq.client.campaigns import read_document
-    from sstq.client.http import request
     from sstq.client.registry import registry_entry
     from sstq.files.atomic import atomic_file
 
@@ -245,17 +270,22 @@ def export(
         ".csv": "estimate?format=csv",
         ".json": "estimate?format=json",
     }
-    check_output(output, force, suffixes=(".yaml",) if registry else tuple(routes))
+    suffixes = (".yaml",) if registry else (*routes, ".parquet")
+    check_output(output, force, suffixes=suffixes)
     if registry:
-        document = read_document(
-            request("GET", f"{url.rstrip('/')}/v1/campaigns/{name}").content
-        )
-        estimate = _ask("GET", url, f"/campaigns/{name}/estimate", token)
-        entry = registry_entry(document.campaign, estimate, datetime.now(UTC).date())
+        campaign = fetched(url, name)
+        if campaign.stage is not None:
+            raise ValueError(f"{name} is a study, for which there is no draft")
+        estimate = ask("GET", url, f"/campaigns/{name}/estimate", token)
+        entry = registry_entry(campaign, estimate, datetime.now(UTC).date())
         write_text(output, json.dumps(entry, indent=2, ensure_ascii=False) + "\n")
         return
+    if output.suffix.lower() == ".parquet":
+        write_counts(url, name, token, output)
+        note(f"wrote {output}")
+        return
     with atomic_file(output) as file:
-        _ask(
+        ask(
             "GET",
             url,
             f"/campaigns/{name}/{routes[output.suffix.lower()]}",
@@ -294,7 +324,7 @@ def tokens(
         )
     if people:
         typer.echo(
-            _ask("POST", url, f"/campaigns/{name}/senders", token, {"people": people})[
+            ask("POST", url, f"/campaigns/{name}/senders", token, {"people": people})[
                 "send_token"
             ]
         )
@@ -302,7 +332,7 @@ def tokens(
         some = {"count": min(MOST_TOKENS, (count or 0) - start)}
         typer.echo(
             "\n".join(
-                _ask("POST", url, f"/campaigns/{name}/tokens", token, some)["tokens"]
+                ask("POST", url, f"/campaigns/{name}/tokens", token, some)["tokens"]
             )
         )
 
@@ -352,7 +382,7 @@ def change(
             "name at least one term to change, such as --closes 2027-03-07T18:00:00Z"
         )
     _confirm_end(given.get("closes"), yes)
-    renewed = _tokens(_ask("PATCH", url, f"/campaigns/{name}", token, given))
+    renewed = _tokens(ask("PATCH", url, f"/campaigns/{name}", token, given))
     note(f"{name} is changed.")
     show_facts("tokens", renewed)
 
@@ -369,31 +399,11 @@ def delete(
     """
     if not yes:
         typer.confirm(f"Delete {name} and all of its messages?", abort=True)
-    _ask("DELETE", url, f"/campaigns/{name}", token)
+    ask("DELETE", url, f"/campaigns/{name}", token)
     note(f"{name} is deleted.")
 
 
 COMMANDS = (create, list_, show, change, close, delete, export, tokens)
-
-
-def _ask(
-    method: str,
-    url: str,
-    path: str,
-    token: str | None = None,
-    document: dict[str, Any] | None = None,
-    **options: Any,
-) -> Any:
-    """Send a request to a service; returns the JSON of its answer, if any."""
-    from sstq.client.http import request
-
-    if document is not None:
-        options |= {
-            "headers": {"Content-Type": "application/json"},
-            "body": json.dumps(document).encode(),
-        }
-    answer = request(method, f"{url.rstrip('/')}/v1{path}", token=token, **options)
-    return answer.json() if answer.content else None
 
 
 def _confirm_end(closes: Any, yes: bool) -> None:
@@ -404,13 +414,6 @@ def _confirm_end(closes: Any, yes: bool) -> None:
             f"{closes} has passed (it is {now}): the campaign would be closed for good. Go on?",
             abort=True,
         )
-
-
-def _cell(text: str) -> object:
-    try:
-        return float(text) if "." in text or "e" in text else text
-    except ValueError:  # a label
-        return text
 
 
 def _given(path: Path | None, **terms: Any) -> dict[str, Any]:
@@ -444,7 +447,7 @@ def _shuffling(path: Path) -> dict[str, Any]:
     terms = _read_object(path, "url", "key", "threshold")
     terms["url"] = str(terms["url"]).rstrip("/")
     # The shuffler's signature of the campaign, under the key of the file, will vouch for this one.
-    terms["sealing_key"] = _ask("GET", terms["url"], "/key").get("sealing_key")
+    terms["sealing_key"] = ask("GET", terms["url"], "/key").get("sealing_key")
     if terms["sealing_key"] is None:
         raise ValueError(
             f"there is no shuffler at {terms['url']}; put the address of one into {path}"
@@ -452,7 +455,9 @@ def _shuffling(path: Path) -> dict[str, Any]:
     return terms
 
 
-def _check_shuffler(made: "Campaign", link: str, url: str, token: str) -> None:
+def _check_shuffler(
+    made: "Campaign", name: str, link: str, url: str, token: str
+) -> None:
     """Do what a sender does before it seals anything; if that fails, there is no campaign."""
     from sstq.accounting.ledger import ledger_price
     from sstq.client import Client
@@ -462,7 +467,7 @@ def _check_shuffler(made: "Campaign", link: str, url: str, token: str) -> None:
             link, most_epsilon=ledger_price(made.mechanism), patience=_SHUFFLER_SECONDS
         )
     except ValueError as error:
-        _ask("DELETE", url, f"/campaigns/{made.name}", token)
+        ask("DELETE", url, f"/campaigns/{name}", token)
         raise ValueError(
             f"the campaign was not created, because its shuffler cannot serve it: {error}; pass the address and the "
             "public key that sstq shuffler prints, and run it with this collector's address as --collector and its own "

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from sstq.cli.collected import STAGE
 from sstq.cli.common import (
     ForceOption,
     PlotOption,
@@ -22,6 +23,7 @@ from sstq.cli.common import (
 from sstq.cli.terminal import Facts, note, show_facts, show_rows, show_table
 
 if TYPE_CHECKING:
+    from sstq import Aggregator
     from sstq.studies import Study
 
 HELP = """
@@ -193,21 +195,59 @@ def learn(
         list[Path],
         argument("The messages of the cohort that was asked.", metavar="MESSAGES..."),
     ],
+    counts: Annotated[
+        bool, option("Read tables of counts, not messages (sstq sql).", "--counts")
+    ] = False,
 ) -> None:
     """Learn from the messages of the cohort that was asked last.
 
+    With --counts the files are tables that a SQL engine made of the messages; the result is the same bit for bit. Of a
+    table with a column “stage”, those rows count that have the number of the cohort.
+
     Example: sstq study learn words.json messages.sstq
+
+    Example: sstq study learn words.json counted.parquet --counts
     """
     study = _read(file)
     aggregator = study.asked.mechanism.aggregator()
     for path in messages:
-        aggregator.update_from_file(path)
+        if counts:
+            _add_counts(aggregator, path, len(study.learned) + 1)
+        else:
+            aggregator.update_from_file(path)
     study.learn(aggregator)
     _replace(file, study)
     left = len(study.cohorts_left)
     note(f"learned from {aggregator.count:,} people; cohorts left: {left}")
     if not left:
         note(f"the result is there: sstq study result {file}")
+
+
+def _add_counts(aggregator: "Aggregator[Any]", path: Path, number: int) -> None:
+    """Add a table of counts; with a column of stages, its rows of this stage."""
+    from sstq.aggregation.counts import COUNT, fingerprint
+    from sstq.inputs.tables import column_names
+    from sstq.messages.count_tables import read_count_table
+
+    table = read_count_table(str(path))
+    layout = aggregator.estimator.source.counted_layout
+    try:
+        if STAGE in column_names(table):
+            rows = _cells(table[STAGE]) == number
+            names = {COUNT, *(field.name for field in layout.fields)}
+            known = names & set(column_names(table))
+            table = {name: _cells(table[name])[rows] for name in known}
+        aggregator.update_counts(table, source=fingerprint(table, layout))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _cells(column: Any) -> Any:
+    """The values of a column as objects: where a field is of other stages only, it has none."""
+    import numpy as np
+
+    told = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
+    return np.array(told, dtype=object)
 
 
 def result(

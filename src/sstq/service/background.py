@@ -11,6 +11,7 @@ import signal
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from functools import lru_cache
@@ -32,6 +33,8 @@ _LONGEST_PAUSE = 30.0
 # coordinates takes as long to write as JSON.
 _QUICK_ROWS = 1 << 22
 _QUICK_DIM = 1 << 13
+# A stage that is over is closed after so many rounds, so that answers which are on their way arrive.
+_LATE_ROUNDS = 5
 # Learning from the messages of so many people takes less time than starting a process.
 _QUICK_PEOPLE = 50_000
 
@@ -50,6 +53,7 @@ class Rounds(threading.Thread, ABC):
         self._stopping = threading.Event()
         self._workers = Workers(self.processes)
         self._purge_due = 0.0
+        self._rounds_over: Counter[str] = Counter()
 
     def stop(self) -> None:
         """Stop after the current step, and its processes at once; the rest is done after the next start."""
@@ -98,6 +102,11 @@ class Rounds(threading.Thread, ABC):
         """Call a function of the store in another process, which only reads."""
         url = self._node.store.url.render_as_string(hide_password=False)
         return self._workers.submit(_read, url, function, *arguments).result()
+
+    def is_settled(self, stage: str) -> bool:
+        """Whether a stage has been over for some rounds: who was asked before has sent by now, and it may be closed."""
+        self._rounds_over[stage] += 1
+        return self._rounds_over[stage] > _LATE_ROUNDS
 
     def purge(self) -> None:
         """Forget keys whose time is over, now and then."""
@@ -258,9 +267,8 @@ class Learning(Rounds):
 
     def _advance(self, entry: RunningCampaign) -> None:
         is_slow = entry.campaign.slots * entry.study.people > _QUICK_PEOPLE
-        studies.advance(
-            self._node, entry, self.elsewhere if is_slow else self._node.store.run
-        )
+        run = self.elsewhere if is_slow else self._node.store.run
+        studies.advance(self._node, entry, run, self.is_settled)
 
 
 class Opening(Rounds):

@@ -49,7 +49,7 @@ settings = _table("settings", {"name": _TEXT}, {"value": _BYTES})
 # Mechanism and terms are JSON. `version` is another number after each change. `issued` counts single-use tokens.
 # `ended` says after how many hours of service the campaign was first seen closed; NULL if it is open.
 # `study` is the name of the study whose stage this is, and that of a study itself: senders and tokens are the study's.
-# `room` is how many more messages the store takes; NULL for any number.
+# `room` is how many more messages a stage wants, below zero if more came; NULL for any number.
 campaigns = _table(
     "campaigns",
     {"name": _TEXT},

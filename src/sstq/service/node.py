@@ -227,11 +227,11 @@ class Node(ABC):
         self.store.keep_setting(_CLOCK, self.clock.witness)
         now = self.clock.now()
         stages = [entry.name for entry in self.entries.values() if entry.is_stage]
-        full = {name for name, room in self.store.rooms(stages).items() if room == 0}
+        rooms = self.store.rooms(stages)
         over = [
             name
             for name, entry in self.entries.items()
-            if name in full or entry.is_closed(now)
+            if is_full(rooms.get(name)) or entry.is_closed(now)
         ]
         self.store.purge(over, self.clock.hour(), self.settings.grace_hours)
         self.refresh()
@@ -403,6 +403,11 @@ class Collector(Node):
     def forget_sealing_keys(self, entry: RunningCampaign) -> None:
         """Delete a campaign's secret keys: from now on nobody can open its envelopes or any copies of them."""
         self.store.delete_settings([sealing_setting(key) for key in entry.sealing_keys])
+
+
+def is_full(room: int | None) -> bool:
+    """Whether a stage with this room has its people."""
+    return room is not None and room <= 0
 
 
 def lasting_terms(campaign: Campaign) -> dict[str, Any]:

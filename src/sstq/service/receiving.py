@@ -168,14 +168,15 @@ def receive(
         fresh = {
             upload.key: upload for upload in reversed(valid) if upload.key not in known
         }
-        refused = _refused(
-            connection, study or name, 0 if closed else room, list(fresh.values())
-        )
+        refused = _without_room(list(fresh.values()), closed, room, mechanism.messages)
+        for pay in (_spend_tokens, _charge_senders):
+            left = [own for key, own in fresh.items() if key not in refused]
+            refused |= pay(connection, study or name, left)
         stored = {key: upload for key, upload in fresh.items() if key not in refused}
         if room is not None and stored:
-            left = room - sum(upload.count for upload in stored.values())
+            less = room - sum(upload.count for upload in stored.values())
             connection.execute(
-                tables.campaigns.update().where(table.name == name).values(room=left)
+                tables.campaigns.update().where(table.name == name).values(room=less)
             )
         if len(stored) < len(valid):
             joined, _ = check(
@@ -216,23 +217,20 @@ def _known(
     return {bytes(key): count for key, count in connection.execute(query)}
 
 
-def _refused(
-    connection: sa.Connection, name: str, room: int | None, fresh: Sequence[Upload]
+def _without_room(
+    fresh: Sequence[Upload], closed: bool, room: int | None, each: int
 ) -> dict[bytes, Refusal]:
-    """Return the keys of new uploads that are refused; the others fit into the room, if that is limited, and are paid.
+    """Return the keys of new uploads that come too late, or do not fit into the room, if that is limited.
 
-    `name` is that of the campaign, or of the study, whose senders and tokens pay.
+    Until a full stage is closed, a person's `each` messages fit: somebody asked and encoded them while there was room.
     """
     refused = {}
     for upload in fresh:
-        if upload.late or (room is not None and upload.count > room):
+        fits = room is None or upload.count <= max(room, each)
+        if closed or upload.late or not fits:
             refused[upload.key] = Refusal.CLOSED
         elif room is not None:
             room -= upload.count
-    for pay in (_spend_tokens, _charge_senders):
-        refused |= pay(
-            connection, name, [upload for upload in fresh if upload.key not in refused]
-        )
     return refused
 
 

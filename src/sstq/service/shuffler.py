@@ -36,7 +36,7 @@ from sstq.service.crowds import (
     waiting,
 )
 from sstq.service.models import ShufflerStatus
-from sstq.service.node import Node, RunningCampaign, lasting_terms
+from sstq.service.node import Node, RunningCampaign, is_full, lasting_terms
 from sstq.service.observing import gauge
 from sstq.service.security import Problem
 from sstq.service.settings import ShufflerSettings
@@ -280,9 +280,15 @@ class Shuffler(Node):
         closes = entry.campaign.closes
         return closes is not None and self.clock.now() >= closes + time
 
+    def has_its_people(self, entry: RunningCampaign) -> bool:
+        """Whether this is a stage that as many people sent to as it is for."""
+        return entry.is_stage and is_full(
+            self.store.rooms([entry.name]).get(entry.name)
+        )
+
     def has_ended(self, entry: RunningCampaign) -> bool:
         """Whether no more envelopes of a campaign can arrive, not even late ones."""
-        if entry.is_stage and self.store.rooms([entry.name]).get(entry.name) == 0:
+        if self.has_its_people(entry):
             return True
         return (
             self.closed_for(entry, timedelta(seconds=self.settings.closing_seconds))
@@ -369,6 +375,11 @@ class Work(Rounds):
         campaign = entry.campaign
         terms = entry.campaign.shuffling
         if terms is None or not self._node.has_ended(entry):
+            return
+        if self._node.has_its_people(entry) and not entry.stored.closed:
+            if self.is_settled(campaign.name):
+                store.change(entry.stored, closed=True)
+                self._node.refresh()
             return
         least = (
             0

@@ -265,7 +265,7 @@ class Store(Database):
         return self.read(work)
 
     def rooms(self, names: Collection[str]) -> dict[str, int | None]:
-        """How many more messages each of these campaigns takes; None for any number."""
+        """How many more messages each of these campaigns wants; None for any number."""
         table = tables.campaigns.c
         return dict(
             tuple(row)

@@ -269,9 +269,12 @@ def _time(given: datetime | None) -> datetime:
 
 
 def advance(
-    collector: Collector, head: RunningCampaign, run: Callable[..., Any]
+    collector: Collector,
+    head: RunningCampaign,
+    run: Callable[..., Any],
+    is_settled: Callable[[str], bool] = lambda _: True,
 ) -> None:
-    """Bring a study as far as it can go now; `run` as in `Store.fold`."""
+    """Bring a study as far as it can go now; `run` as in `Store.fold`, `is_settled` says when a stage may be closed."""
     stage = collector.entries[head.campaign.name]
     terms = head.study
     if not stage.stored.closed:
@@ -279,7 +282,9 @@ def advance(
         if found == "short":
             end(collector, head, f"too few people came to “{terms.stages[-1].name}”")
         elif found == "over":
-            collector.store.change(stage.stored, closed=True)
+            # Nobody is asked from now on; a stage with an end takes no answers after it anyway.
+            ends = head.campaign.closes is not None or is_settled(head.campaign.name)
+            collector.store.change(stage.stored, **{"closed": True} if ends else {"room": 0})
             collector.refresh()
     elif head.campaign.name not in collector.store.waiting():
         try:

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sstq.client.campaigns import Campaign
 from sstq.service.database import DatabaseUnavailable
-from sstq.service.node import Node, RunningCampaign
+from sstq.service.node import Node, RunningCampaign, is_full
 from sstq.service.receiving import Refusal, Upload
 from sstq.service.security import (
     BODY,
@@ -129,7 +129,7 @@ class Uploads:
         if entry.is_stage:
             rooms = await asyncio.to_thread(store.rooms, [entry.name])
             limits += rooms.values() if self._node.goes_on(payer) else [0]
-        if 0 in limits or entry.is_closed(self._node.clock.now()):
+        if any(map(is_full, limits)) or entry.is_closed(self._node.clock.now()):
             raise self._closed(entry)
         if token or sender:
             limits.append(

@@ -61,6 +61,11 @@ class RowEstimator(SparseEstimator):
             messages.column("frame").astype(np.int64) * self.draw.choice.size + row
         )
 
+    def columns(self, codes: Ints) -> tuple[Ints, ...]:
+        """The signed row, and with several frames the frame."""
+        frame, row = np.divmod(codes, self.draw.choice.size)
+        return (row,) if self.family.count == 1 else (row, frame)
+
     def decode(self, messages: Messages) -> Floats:
         """The estimates ±gain·u_j of single messages, in the block of each."""
         signed = self.codes(messages)

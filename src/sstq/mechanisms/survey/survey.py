@@ -73,6 +73,13 @@ class SurveyEstimator(SparseEstimator):
         question, answer = numbers_of(messages)
         return np.array(self.starts, dtype=np.int64)[question] + answer
 
+    def columns(self, codes: Ints) -> tuple[Ints, ...]:
+        """The answer, and the question if there are several."""
+        starts = np.array(self.starts, dtype=np.int64)
+        question = np.searchsorted(starts, codes, side="right") - 1
+        answer = codes - starts[question]
+        return (answer,) if len(self.parts) == 1 else (answer, question)
+
     def decode(self, messages: Messages) -> Floats:
         """The estimates of single messages."""
         question, answer = numbers_of(messages)

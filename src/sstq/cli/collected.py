@@ -1,0 +1,161 @@
+"""Requests to a collector, and what the commands of `sstq campaign` do for studies."""
+
+import csv
+import io
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sstq.cli.common import WrongUsage, check_usage
+from sstq.cli.terminal import Facts, note, show_facts, show_rows, show_table, warn
+
+if TYPE_CHECKING:
+    from sstq.client import Campaign
+
+STAGE = "stage"
+"""The column of tables of counts with the number of the stage."""
+_SHOWN = ("kind", "epsilon", "delta", "people", "hours", "too_few", "note")
+
+
+def ask(
+    method: str,
+    url: str,
+    path: str,
+    token: str | None = None,
+    document: dict[str, Any] | None = None,
+    **options: Any,
+) -> Any:
+    """Send a request to a service; returns the JSON of its answer, if any."""
+    from sstq.client.http import request
+
+    if document is not None:
+        options |= {
+            "headers": {"Content-Type": "application/json"},
+            "body": json.dumps(document).encode(),
+        }
+    answer = request(method, f"{url.rstrip('/')}/v1{path}", token=token, **options)
+    return answer.json() if answer.content else None
+
+
+def fetched(url: str, name: str) -> "Campaign":
+    """The campaign of a document as a collector publishes it; of a study that of its newest stage."""
+    from sstq.client.campaigns import read_document
+    from sstq.client.http import request
+
+    answer = request("GET", f"{url.rstrip('/')}/v1/campaigns/{name}")
+    return read_document(answer.content).campaign
+
+
+def show_estimate(url: str, name: str, token: str) -> None:
+    """Print the newest estimate or result as a table."""
+    from sstq.client.http import request
+
+    where = f"{url.rstrip('/')}/v1/campaigns/{name}/estimate?format=csv"
+    content = request("GET", where, token=token).content.decode()
+    rows = [
+        {column: _cell(cell) for column, cell in row.items()}
+        for row in csv.DictReader(io.StringIO(content))
+    ]
+    if not rows:
+        note("Nothing was found so far.")
+        return
+    further = f"sstq campaign export {name} --output {name}.csv"
+    show_rows("estimate", list(rows[0]), rows, further)
+
+
+def _cell(text: str) -> object:
+    try:
+        return float(text) if "." in text or "e" in text else text
+    except ValueError:  # a label
+        return text
+
+
+# --- studies
+
+
+def study_terms(
+    path: Path, people: int | None, hours: float | None, given: dict[str, Any]
+) -> dict[str, Any]:
+    """What creates the study of a file; says what to expect of it."""
+    from sstq.studies import Study
+
+    text = path.read_text(encoding="utf-8")
+    try:
+        study = Study.from_json(text)
+    except ValueError as error:
+        raise WrongUsage(
+            f"--study {path} must be the file of a study (sstq study new): {error}"
+        ) from error
+    if people is None:
+        raise WrongUsage("pass --people N: how many there are for all stages")
+    if "closes" in given:
+        raise WrongUsage("--closes is for campaigns; a stage of a study lasts --hours")
+    with check_usage():
+        planned = study.plan(people)
+    (note if planned.works else warn)(str(planned))
+    asked: dict[str, Any] = {"study": json.loads(text), "people": people}
+    return given | asked | ({} if hours is None else {"hours": hours})
+
+
+def show_study(url: str, name: str, token: str, status: dict[str, Any]) -> None:
+    """Print how far a study is, and what it knows."""
+    study = status["study"]
+    facts: Facts = [("name", name), ("state", study["state"])]
+    facts += [(field, study[field]) for field in _SHOWN]
+    facts += [(field, status[field]) for field in ("received", "covered", "released")]
+    show_facts("study", facts)
+    rows = [_stage_row(stage) for stage in study["stages"]]
+    columns = ("stage", "asked", "people", "received", "state", "epsilon")
+    told = "epsilon: behind the shuffler, of a person whose crowd that was"
+    shuffled = any(row[-1] is not None for row in rows)
+    shown = len(columns) if shuffled else len(columns) - 1
+    show_table(
+        "stages", columns[:shown], [row[:shown] for row in rows], told * shuffled
+    )
+    if study["next"]:
+        note(f"May follow: {', '.join(study['next'])}.")
+    if not status["covered"]:
+        note("There is no result yet: it comes with the first stage that is over.")
+        return
+    show_estimate(url, name, token)
+
+
+def _stage_row(stage: dict[str, Any]) -> list[object]:
+    crowds = (stage["shuffling"] or {}).get("crowds", [])
+    worst = max((crowd["epsilon"] for crowd in crowds), default=None)
+    shown = [stage[field] for field in ("number", "name", "people", "received")]
+    return [*shown, stage["state"], worst]
+
+
+def write_counts(url: str, name: str, token: str, output: Path) -> None:
+    """Write how often each message occurred, for SQL engines; of a study all stages, with a column that says which."""
+    from sstq.aggregation import SparseEstimator
+    from sstq.files.atomic import atomic_file
+    from sstq.files.parquet import import_pyarrow
+
+    pyarrow = import_pyarrow()
+    study = ask("GET", url, f"/campaigns/{name}/status", token)["study"]
+    parts = {name: None}
+    if study is not None:
+        parts = {f"{name}--{row['number']}": row["number"] for row in study["stages"]}
+    tables = []
+    for part, number in parts.items():
+        mechanism = fetched(url, part).mechanism
+        if not isinstance(mechanism.estimator, SparseEstimator):
+            raise ValueError(
+                f"{mechanism.name} keeps no counts of its messages; export the state (.npz)"
+            )
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "state.npz"
+            with file.open("wb") as opened:
+                ask("GET", url, f"/campaigns/{part}/state", token, into=opened)
+            sums = mechanism.load_aggregator(file).counted()
+        table = mechanism.estimator.table(sums)
+        if number is not None:
+            rows = len(next(iter(table.values())))
+            table = {STAGE: [number] * rows, **table}
+        tables.append(pyarrow.table(table))
+    joined = pyarrow.concat_tables(tables, promote_options="default")
+    with atomic_file(output) as file_:
+        pyarrow.parquet.write_table(joined, file_, compression="zstd")
