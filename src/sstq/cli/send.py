@@ -96,7 +96,7 @@ def send(
     Messages wait in your state folder ($XDG_STATE_HOME/sstq/outbox) until they are acknowledged. Run the same command
     again after a failure: it sends the same bytes and spends nothing more. Files that were sent to a campaign are
     refused a second time. They are recognised by their content: a person who is in two different files is sent twice,
-    and spends ε twice.
+    and spends ε twice. To a study, rows are answers to the stage that is open: send each person to one stage only.
 
     Example: sstq send https://collect.example/steps vectors.npy --most-epsilon 2
 
@@ -130,10 +130,16 @@ def send(
         client.check_ready()
         if not again:
             _check_new(client, names, vectors)
-        people = client.campaign.mechanism.input.open(
-            vectors, columns=chosen(columns, no_header), groups=groups, answering=True
-        )
-        sent += _encode_and_send(client, people, names, report)
+        if client.campaign.stage is not None:
+            sent += _answer_and_send(client, vectors, columns, names)
+        else:
+            people = client.campaign.mechanism.input.open(
+                vectors,
+                columns=chosen(columns, no_header),
+                groups=groups,
+                answering=True,
+            )
+            sent += _encode_and_send(client, people, names, report)
     elif len(waited) < len(names):
         raise ValueError(
             "some of these files waited in the outbox and are sent now; send the others by themselves"
@@ -211,6 +217,21 @@ def _encode_and_send(
         return client.send_messages(
             Messages.concatenate(list(encoded)), names=names, progress=advance
         )
+
+
+def _answer_and_send(
+    client: "Client", files: Sequence[Path], column: str | None, names: Sequence[str]
+) -> int:
+    """Answer the stage of a study for the people in files; returns how many messages were acknowledged."""
+    from sstq.messages.batch import Messages
+    from sstq.studies import Question
+
+    question = client.campaign.question
+    if not isinstance(question, Question):
+        raise ValueError("files do not answer this study; its people call take_part")
+    answers = [question.encode_file(path, column) for path in files]
+    with _explaining():
+        return client.send_messages(Messages.concatenate(answers), names=names)
 
 
 def _check_new(client: "Client", names: Sequence[str], vectors: Sequence[Path]) -> None:

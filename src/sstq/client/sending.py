@@ -259,12 +259,13 @@ class Client:
         if allowance is not None and allowance < (
             1 if single else people * campaign.slots
         ):
-            left = (
-                "was used before"
-                if single
-                else f"pays for {allowance // campaign.slots} more people, not {people}"
+            fewer = f"{allowance // campaign.slots} more people, not {people}"
+            if single:
+                raise _refusal("the token was used before")
+            what = (
+                "the token pays for" if campaign.stage is None else "there is room for"
             )
-            raise _refusal(f"the token {left}")
+            raise _refusal(f"{what} {fewer}")
 
     def _allowance(self) -> int | None:
         """How many messages the server would take with the first token; None if it states no limit."""

@@ -284,7 +284,9 @@ def advance(
         elif found == "over":
             # Nobody is asked from now on; a stage with an end takes no answers after it anyway.
             ends = head.campaign.closes is not None or is_settled(head.campaign.name)
-            collector.store.change(stage.stored, **{"closed": True} if ends else {"room": 0})
+            collector.store.change(
+                stage.stored, **{"closed": True} if ends else {"room": 0}
+            )
             collector.refresh()
     elif head.campaign.name not in collector.store.waiting():
         try:
