@@ -64,7 +64,7 @@ def test_from_a_file_to_the_result_and_the_same_through_group_by(run, server, tm
     parquet, counted = tmp_path / "counts.parquet", tmp_path / "counted.parquet"
     run("campaign", "export", "shell", "--output", parquet)
     duckdb.sql(
-        f"COPY (SELECT stage, code, sum(messages) AS messages FROM '{parquet}' "
+        f"COPY (SELECT stage, code, sum(messages) AS messages FROM '{parquet}' "  # noqa: S608
         f"GROUP BY stage, code ORDER BY random()) TO '{counted}'"
     )
     for messages in sent:
