@@ -38,7 +38,7 @@ def shares() -> Iterator[tuple[str, int, Round]]:
         sets, rates = mechanism.sets, mechanism.sets.rates
         truth = 1 / np.arange(1, categories + 1)
         truth /= truth.sum()
-        held = sets.held(np.arange(sets.codes), np.arange(categories))
+        held = sets.hold(np.arange(sets.codes), np.arange(categories))
         law = np.where(held, *mechanism.draw.probabilities) @ truth
         law /= law.sum()
 

@@ -6,6 +6,7 @@ import math
 import runpy
 import subprocess
 import sys
+import tokenize
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from decimal import Decimal
@@ -69,7 +70,13 @@ def assert_invalid(folder, certificate, mechanism=None):
 
 def test_the_script_is_short_and_alone():
     lines = SCRIPT.read_text().splitlines()
-    assert len(lines) <= 85
+    with tokenize.open(SCRIPT) as file:
+        words = [
+            token
+            for token in tokenize.generate_tokens(file.readline)
+            if token[1].strip()
+        ]
+    assert len(words) <= 1300
     imported = {
         line.split()[1] for line in lines if line.startswith(("import ", "from "))
     }

@@ -8,7 +8,7 @@ from scipy.stats import kstest
 from sstq.baselines.projections import gaussians
 from sstq.baselines.projunit import ProjUnit
 from sstq.randomness import streams
-from sstq.testing import estimates
+from sstq.testing import accuracy
 
 
 def make(dim=12, epsilon=3.0, projected=5, seed=0):
@@ -30,7 +30,7 @@ def test_uniform_projections_are_caught(seed, monkeypatch):
     Here they are uniform in (0, √3), of second moment 1, and ‖Wx‖ at d = 12 is √(k·(1/4 + 12·3/4)).
     """
     mechanism, x = make(), np.full(12, 12**-0.5)
-    estimates.check_estimates(mechanism, seed, ("constant",))
+    accuracy.check_estimates(mechanism, seed, ("constant",))
 
     def uniforms(words):
         halves = np.stack(
@@ -51,7 +51,7 @@ def test_uniform_projections_are_caught(seed, monkeypatch):
     )
     assert lengths.mean() / mechanism.alignment > 3
     with pytest.raises(AssertionError, match="not the stated one"):
-        estimates.check_estimates(mechanism, seed, ("constant",))
+        accuracy.check_estimates(mechanism, seed, ("constant",))
 
 
 def test_client_and_server_have_the_same_matrix():

@@ -10,7 +10,7 @@ from scipy.stats import binom
 import sstq
 from sstq import testing
 from sstq.mechanisms.agreement import Agreement
-from sstq.testing import draws, estimates, forms, tools
+from sstq.testing import accuracy, draws, forms, tools
 from tests.contract.cases import (
     BOUNDED,
     CASES,
@@ -43,7 +43,7 @@ def test_every_mechanism_has_a_case():
 OTHER_CHECKS = [
     check
     for check in testing.CHECKS
-    if check not in (estimates.check_estimates, draws.check_privacy)
+    if check not in (accuracy.check_estimates, draws.check_privacy)
 ]
 
 
@@ -74,7 +74,7 @@ def test_no_privacy_violation_in_samples(case, seed):
 @pytest.mark.parametrize("case", each([*CASES, *RECORDS, *BOUNDED]))
 @pytest.mark.usefixtures("remembered_streams")
 def test_mean_and_error_are_the_stated_ones(case, seed):
-    estimates.check_estimates(build(case), seed, VECTORS)
+    accuracy.check_estimates(build(case), seed, VECTORS)
 
 
 @pytest.mark.slow
@@ -86,8 +86,8 @@ def test_mean_and_error_are_the_stated_ones(case, seed):
 )
 @pytest.mark.usefixtures("remembered_streams")
 def test_mean_and_error_of_other_vectors_are_the_stated_ones(case, vectors, seed):
-    assert {*VECTORS, *SECOND, *OTHERS} == estimates.trials(build(case), seed).keys()
-    estimates.check_estimates(build(case), seed, vectors)
+    assert {*VECTORS, *SECOND, *OTHERS} == accuracy.trials(build(case), seed).keys()
+    accuracy.check_estimates(build(case), seed, vectors)
 
 
 def test_a_variant_shows_its_options_in_the_order_of_the_signature():
@@ -130,7 +130,7 @@ def test_check_mechanism_accepts_the_smallest_and_says_what_it_left_out(name, se
 def test_all_checks_are_listed():
     named = {
         name: check
-        for module in (draws, estimates, forms)
+        for module in (accuracy, draws, forms)
         for name, check in vars(module).items()
     }
     ours = {
@@ -150,7 +150,7 @@ def test_a_statistical_test_of_what_is_correct_fails_with_the_stated_probability
     for count in hits:
         values = np.zeros(n)
         values[:count] = 1.0
-        margins.append(estimates.margin_of(values, 1.0))
+        margins.append(accuracy.margin_of(values, 1.0))
     for p in np.concatenate(
         [np.logspace(-9, -0.31, 60), 1 - np.logspace(-9, -0.31, 60)]
     ):
@@ -161,7 +161,7 @@ def test_a_statistical_test_of_what_is_correct_fails_with_the_stated_probability
 def test_a_statistical_test_has_power():
     """A bias of a fifth of the standard deviation of 4,000 answers is beyond the margin, if none is long."""
     values = np.tile([-1.0, 1.0], 2000)
-    assert 0.1 < estimates.margin_of(values, 2.0) < 0.2
+    assert 0.1 < accuracy.margin_of(values, 2.0) < 0.2
 
 
 @every_case

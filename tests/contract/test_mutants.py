@@ -7,7 +7,7 @@ import sstq
 from sstq.baselines.privunit import PrivUnit
 from sstq.randomness.secret import bit_source
 from sstq.scalar.channels import flat_channel_of_size
-from sstq.testing import draws, estimates
+from sstq.testing import accuracy, draws
 from tests.contract.cases import build
 
 
@@ -99,7 +99,7 @@ def test_a_bias_is_found(seed):
             return 1.3 * mean, 1.69 * variance
 
     with pytest.raises(AssertionError, match="it says that it is unbiased"):
-        estimates.check_estimates(
+        accuracy.check_estimates(
             Biased(dim=6, epsilon=6.0, bits=2), seed, ("gaussian",)
         )
 
@@ -111,7 +111,7 @@ def test_a_wrong_expectation_is_found(seed):
 
     mutant = SendsTheOpposite(dim=6, epsilon=8.0, bits=4, clip=0.5)
     with pytest.raises(AssertionError, match="not the stated one"):
-        estimates.check_estimates(mutant, seed, ("gaussian",))
+        accuracy.check_estimates(mutant, seed, ("gaussian",))
 
 
 def test_data_dependent_randomness_is_found(seed):
@@ -123,6 +123,6 @@ def test_data_dependent_randomness_is_found(seed):
 
 def test_an_understated_error_is_found(seed):
     with pytest.raises(AssertionError, match="not the expected one"):
-        estimates.check_estimates(
+        accuracy.check_estimates(
             PromisesTooMuch(dim=6, epsilon=2.0, bits=2), seed, ("gaussian",), 20_000
         )

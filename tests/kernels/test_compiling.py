@@ -151,7 +151,7 @@ import numpy as np
 from sstq import kernels
 from sstq.frames.kashin import make_kashin, represent
 from sstq.frames.tight import HadamardFrame
-from sstq.kernels.vectors import VECTOR_WIDTH
+from sstq.kernels.simd import VECTOR_WIDTH
 
 found = {}
 def keep(name, numbers):

@@ -14,7 +14,7 @@ from sstq.baselines.privunit import PrivUnitG
 from sstq.exactness import TOTAL, exp_lower, log_upper
 from sstq.inputs.trial_vectors import structured_vectors
 from sstq.mechanisms.frameunit.alignment import RowDraw, best_draw, top_half_normals
-from sstq.mechanisms.frameunit.mechanism import FrameUnit
+from sstq.mechanisms.frameunit.frameunit import FrameUnit
 from sstq.mechanisms.sphere import mean_chi, random_directions
 from sstq.mechanisms.two_level_draw import whole_budget
 from sstq.randomness import streams

@@ -108,10 +108,10 @@ def test_whole_sets_are_numbered_as_in_the_combinatorial_number_system(options, 
         assert code == sum(
             math.comb(c, i) for i, c in enumerate(sorted(members), start=1)
         )
-    held = mechanism.sets.held(codes, np.arange(k))
+    held = mechanism.sets.hold(codes, np.arange(k))
     assert np.all(held.sum(axis=1) == wide)
     np.testing.assert_array_equal(
-        mechanism.sets.held(codes, np.array([3])), held[:, 3:4]
+        mechanism.sets.hold(codes, np.array([3])), held[:, 3:4]
     )
     np.testing.assert_array_equal(
         mechanism.sets.hits(codes, np.arange(40)), np.arange(40) @ held
@@ -366,7 +366,7 @@ def test_both_ways_to_count_hits_agree(categories, epsilon, seed):
     counts = rng.integers(1, 9, size=len(codes))
     by_multiplier = sum(hits.sum(axis=0) for hits, _ in sets._hits(codes, counts))
     np.testing.assert_array_equal(sets._listed_hits(codes, counts), by_multiplier)
-    held = sets.held(codes, np.arange(categories))
+    held = sets.hold(codes, np.arange(categories))
     np.testing.assert_array_equal(by_multiplier, counts @ held)
 
 
@@ -383,7 +383,7 @@ def test_the_ball_of_shares_holds_by_the_exact_law(categories, seed):
         5000,
     )
     sets, shares = mechanism.sets, np.full(categories, 1 / categories)
-    held = sets.held(np.arange(sets.codes), np.arange(categories))
+    held = sets.hold(np.arange(sets.codes), np.arange(categories))
     law = np.where(held, *mechanism.draw.probabilities) @ shares
     sent = rng.multinomial(people, law / law.sum(), 20_000)
     found = sets.rates.shares(sent @ held, people)[0]

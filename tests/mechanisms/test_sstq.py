@@ -7,7 +7,7 @@ import rfc8785
 
 import sstq
 from sstq.frames.kashin import represent
-from sstq.testing import estimates
+from sstq.testing import accuracy
 from tests.contract.cases import reread
 
 VARIANTS = {
@@ -105,7 +105,7 @@ def test_expected_mse_is_the_enumeration(variant):
 )
 def test_mean_and_error_are_the_stated_ones(variant, seed):
     """Of what the contract has no case of."""
-    estimates.check_estimates(make(variant), seed, ("gaussian", "spike"))
+    accuracy.check_estimates(make(variant), seed, ("gaussian", "spike"))
 
 
 def test_expected_mse_of_rows_is_that_of_their_mean():
@@ -165,7 +165,7 @@ def test_paper_figures_with_the_paper_recipe(dim, codebook, published, seeds):
 def test_json_integers_are_not_solved_again(variant, monkeypatch):
     text = make(variant).to_json()
     for solver in ("metric_aware_channel", "loss_optimal_codebook", "optimal_channel"):
-        monkeypatch.setattr(f"sstq.mechanisms.parts.{solver}", None)
+        monkeypatch.setattr(f"sstq.mechanisms.scalar_parts.{solver}", None)
     assert sstq.from_json(text).to_json() == text
 
 

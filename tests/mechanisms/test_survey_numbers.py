@@ -92,7 +92,7 @@ def test_the_band_is_where_a_test_of_the_share_turns(categories, epsilon):
     """The variance of C − F·A is that of all messages by their law, whoever holds what; the ends are z errors away."""
     mechanism = sstq.Frequencies(categories, epsilon)
     sets, every = mechanism.sets, np.arange(categories)
-    held = sets.held(np.arange(sets.codes), every).astype(float)
+    held = sets.hold(np.arange(sets.codes), every).astype(float)
     inside, outside = mechanism.draw.probabilities
     law = np.where(held, inside, outside)
     assert law.sum(axis=0) == pytest.approx(1)
@@ -190,11 +190,11 @@ def test_the_predicted_error_of_a_mean_is_the_exact_one():
         )
         part = survey.parts[1]
         codes = np.arange(part.mechanism.sets.codes)
-        held = part.mechanism.sets.held(codes, np.arange(2)).astype(float)
+        held = part.mechanism.sets.hold(codes, np.arange(2)).astype(float)
         own, other = part.mechanism.draw.probabilities
         chances = np.full(len(codes), other)
         # Half of the people at each end.
-        inside = part.mechanism.sets.held(codes, np.arange(3))
+        inside = part.mechanism.sets.hold(codes, np.arange(3))
         law = sum(np.where(inside[:, end], own, other) for end in (0, 1)) / 2
         half = (held[:, 0] - held[:, 1]) / 2 / part.mechanism.sets.rates.gap
         assert (law.sum(), law @ half) == pytest.approx((1, 0), abs=1e-9), chances

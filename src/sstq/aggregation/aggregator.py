@@ -311,9 +311,11 @@ def _read_state(path: str | os.PathLike[str]) -> tuple[StateInfo, Ints, set[str]
     ):
         raise ValueError(f"{name} does not hold the sums of an aggregator")
     files = set(sources.tolist())
-    known = known_simulated(simulated, files)
+    seeded = known_simulated(simulated, files)
     return (
-        StateInfo(version, str(stored["digest"]), count, len(state), len(files), known),
+        StateInfo(
+            version, str(stored["digest"]), count, len(state), len(files), seeded
+        ),
         state,
         files,
     )

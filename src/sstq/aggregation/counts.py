@@ -48,13 +48,13 @@ def read_counts(
     names = [field.name for field in layout.fields] + (
         [counts] if isinstance(counts, str) else []
     )
-    known = column_names(table)
-    missing = [name for name in names if name not in known]
+    given = column_names(table)
+    missing = [name for name in names if name not in given]
     if missing:
         raise ValueError(
             f"columns must have {', '.join(names)}, got none named {', '.join(missing)}"
         )
-    twice = [name for name in names if known.count(name) > 1]
+    twice = [name for name in names if given.count(name) > 1]
     if twice:
         raise ValueError(
             f"columns must have each name once, got {twice[0]} several times"

@@ -42,7 +42,7 @@ class State:
         self._rows += sums
 
     def sums(self) -> Ints:
-        """The table, read-only."""
+        """The sums of all messages so far, which callers must not change."""
         return self._rows
 
 

@@ -24,7 +24,7 @@ class SparseState(State):
         self._merged: list[Ints] = []
 
     def add(self, messages: Messages, times: Ints | None) -> None:
-        """Add checked messages."""
+        """Keep checked messages as codes, until there are enough of them to be sorted into the table."""
         sent = self._estimator.codes(messages)
         if times is not None:
             self._merged.append(condensed(_rows(sent[times > 0], times[times > 0])))

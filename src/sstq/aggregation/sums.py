@@ -119,7 +119,7 @@ class FrameEstimator(DenseEstimator):
         return _from_limbs(sums.state[:, 3:], 2 * exponent - LIMB_BITS)
 
     def largest(self) -> tuple[float, float]:
-        """Those of a row of the frame at the largest value."""
+        """The largest coordinate and the norm of a row of the frame, times the largest value."""
         largest_value = self.scale * float(np.max(np.abs(self.values)))
         return largest_of_row(self.frame, self.frame.dim * largest_value)
 
@@ -200,7 +200,7 @@ class VectorEstimator(DenseEstimator):
         return self.dim, self.columns
 
     def decode(self, messages: Messages) -> Floats:
-        """The vectors."""
+        """The vectors that messages decode to."""
         return self.vectors(messages)
 
     def add(self, state: Ints, messages: Messages, times: Ints | None) -> None:  # noqa: ARG002 (never counts)

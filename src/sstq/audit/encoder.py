@@ -120,12 +120,12 @@ def _situations(mechanism: Mechanism, rng: np.random.Generator) -> list[_Situati
     Each comes with other words and with their complements: if the words round zero, whose coordinates are all alike, to
     one side, the complements round it to the other, so that more than one case of the law is met whatever is drawn.
     """
-    held = [
+    extremes = [
         mechanism.input.read(**one) for one in mechanism.input.extremes(rng).values()
     ]
     if mechanism.row_cost >= _COSTLY:
-        held = [held[0], held[-1]]
-    rows = np.concatenate(held)
+        extremes = [extremes[0], extremes[-1]]
+    rows = np.concatenate(extremes)
     inputs = np.concatenate([rows, mechanism.input.variations(rows)])
     frozen = rng.integers(
         0, 1 << 64, size=_words_of(mechanism, inputs[0]), dtype=np.uint64

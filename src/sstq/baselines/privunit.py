@@ -61,8 +61,6 @@ class CapMechanism(Mechanism):
     solved_class: ClassVar[type[CapSolved]] = CapSolved
     narrowed: ClassVar = {"dim": (2, RANGES["dim"][1])}
     _on_sphere: ClassVar[bool] = True
-    # To the dimension of the cap, if it is not that of the vectors.
-    projection: Projection | None = None
 
     solved: CapSolved
     gain: float
@@ -77,6 +75,11 @@ class CapMechanism(Mechanism):
         )
 
     @cached_property
+    def projection(self) -> Projection | None:
+        """To the dimension of the cap, if it is not that of the vectors."""
+        return None
+
+    @cached_property
     def cap(self) -> Cap:
         """The cap, whose gain is checked when it is made."""
         solved = self.solved
@@ -86,7 +89,7 @@ class CapMechanism(Mechanism):
 
     @property
     def draw(self) -> Cap:
-        """The cap."""
+        """The secret draw of a vector: the cap."""
         return self.cap
 
     @property
@@ -135,7 +138,7 @@ class CapMechanism(Mechanism):
         return 4 * self.dim
 
     def encode_batch(self, batch: Batch) -> Columns:
-        """Encode checked rows."""
+        """Draw a vector from the cap around each direction, or from the rest."""
         directions = random_directions(
             self.unit_ball(batch.rows, batch.report), batch.words[:, 0]
         )

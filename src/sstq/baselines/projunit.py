@@ -101,8 +101,8 @@ class ProjUnit(CapMechanism):
         check_number("alignment", self.alignment, low, high)
 
     @cached_property
-    def projection(self) -> Projection:  # type: ignore[override]
-        """The matrices."""
+    def projection(self) -> Projection:
+        """The public matrices, of which each client draws one."""
         return Projection(self.dim, self.projected, self.seed)
 
     @property

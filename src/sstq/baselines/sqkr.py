@@ -293,7 +293,7 @@ class SQKR(KashinMechanism):
         return self.bound / (self.sent * self.gain)
 
     def encode_batch(self, batch: Batch) -> Columns:
-        """Encode checked rows."""
+        """Round coefficients to signs, and send some through the channel or turn all of them to one side."""
         if self.k is None:
             return self._encode_dense(batch)
         words = batch.words

@@ -94,7 +94,7 @@ class VqSGD(Mechanism):
 
     @property
     def draw(self) -> FlatChannel:
-        """The channel."""
+        """The secret draw of a corner: the channel."""
         return self.channel
 
     @cached_property
@@ -120,7 +120,7 @@ class VqSGD(Mechanism):
         return self.clip / (math.sqrt(self.dim) * self.channel.gain)
 
     def encode_batch(self, batch: Batch) -> Columns:
-        """Encode checked rows."""
+        """Draw a corner of the cross-polytope whose mean is the vector, and send it through the channel."""
         unit = self.unit_ball(batch.rows, batch.report)
         words = batch.words
         vertex = _round_to_vertices(unit, words[:, 0], words[:, 1])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from sstq.kernels.vectors import add_squares
+from sstq.kernels.simd import add_squares
 
 # Norms between these come from squares that neither overflowed nor lost digits to underflow.
 _SAFE_LOW = 1e-140

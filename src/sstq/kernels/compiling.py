@@ -70,7 +70,7 @@ def cache_folder() -> Path | None:
 @cache
 def _target() -> str:
     """A digest of the sources of all kernels, and what Numba compiles for."""
-    from sstq.kernels.vectors import TARGET
+    from sstq.kernels.simd import TARGET
 
     digest = hashlib.sha256(__version__.encode())
     for source in sorted(Path(__file__).parent.glob("*.py")):

@@ -13,8 +13,8 @@ from typing import Any
 
 from numba import njit
 
-from sstq.kernels import vectors
-from sstq.kernels.vectors import MAX_RADIX_BITS, VECTOR_WIDTH
+from sstq.kernels import simd
+from sstq.kernels.simd import MAX_RADIX_BITS, VECTOR_WIDTH
 
 VECTOR_BITS = VECTOR_WIDTH.bit_length() - 1
 # One base block is transformed entirely in registers: the bits inside a vector and MAX_RADIX_BITS across vectors.
@@ -27,7 +27,7 @@ _L1_BITS = 12
 def radix_pass(x: Any, offset: int, span: int, stride: int, bits: int) -> None:
     """Radix-2^bits butterfly across the rows x[offset + k·stride : offset + k·stride + span], k < 2^bits."""
     for column in range(offset, offset + span, VECTOR_WIDTH):
-        vectors.butterfly(bits, x, column, stride, x, column, stride)
+        simd.butterfly(bits, x, column, stride, x, column, stride)
 
 
 @njit(inline="always")
@@ -53,7 +53,7 @@ transform_bits = njit(_pass_over_bits.py_func)
 def transform_low_bits(x: Any, offset: int, size: int, last: int) -> None:
     """Butterflies for the index bits below `last` of `size` contiguous floats; last ≥ BASE_BITS."""
     for block in range(offset, offset + size, 1 << BASE_BITS):
-        vectors.transform_base(x, block)
+        simd.transform_base(x, block)
     _pass_over_bits(x, offset, size, BASE_BITS, last)
 
 
@@ -66,7 +66,7 @@ def _transform_in_l1(x: Any, offset: int, bits: int) -> None:
         return
     if bits >= VECTOR_BITS:
         for block in range(offset, offset + size, VECTOR_WIDTH):
-            vectors.transform_vector(x, block)
+            simd.transform_vector(x, block)
         _pass_over_bits(x, offset, size, VECTOR_BITS, bits)
         return
     half = 1

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from sstq.kernels import vectors
+from sstq.kernels import simd
 from sstq.kernels.api import LEAST_REDUCTION, LONGEST_STEP
 from sstq.kernels.hadamard import (
     BASE_BITS,
@@ -36,7 +36,7 @@ from sstq.kernels.hadamard import (
     transform_bits,
     transform_low_bits,
 )
-from sstq.kernels.vectors import (
+from sstq.kernels.simd import (
     CACHE_LINE,
     MAX_RADIX_BITS,
     SUM_LANES,
@@ -77,7 +77,7 @@ def _step_block(
     stride = 1 << low_bits
     _transform_low(a, offset, size, low_bits)
     for k in range(0, stride, VECTOR_WIDTH):
-        vectors.clipped(
+        simd.clipped(
             fused_bits,
             a,
             offset + k,
@@ -127,7 +127,7 @@ def _project_rows(a: Any, split: Any, mask: Any, tile: Any) -> None:
     words_per_row = max(1, row_size // VECTOR_WIDTH)
     if row_count_bits <= _PASS_BITS:
         for word in range(words_per_row):
-            vectors.masked(
+            simd.masked(
                 row_count_bits, a, word * VECTOR_WIDTH, pitch, mask, word, words_per_row
             )
         return
@@ -145,7 +145,7 @@ def _project_rows(a: Any, split: Any, mask: Any, tile: Any) -> None:
     for word in range(words_per_row):
         column = word * VECTOR_WIDTH
         for k in range(inner_count):
-            vectors.butterfly(
+            simd.butterfly(
                 _PASS_BITS,
                 a,
                 column + k * pitch,
@@ -158,7 +158,7 @@ def _project_rows(a: Any, split: Any, mask: Any, tile: Any) -> None:
             transform_bits(tile, np.int64(0), tile_size, first_bit, last_bit)
         for group in range(1 << (row_count_bits - masked_bits)):
             mask_offset = (group << masked_bits) * words_per_row + word
-            vectors.masked(
+            simd.masked(
                 masked_bits,
                 tile,
                 group * masked_size,
@@ -170,7 +170,7 @@ def _project_rows(a: Any, split: Any, mask: Any, tile: Any) -> None:
         if first_bit < last_bit:
             transform_bits(tile, np.int64(0), tile_size, first_bit, last_bit)
         for k in range(inner_count):
-            vectors.butterfly(
+            simd.butterfly(
                 _PASS_BITS,
                 tile,
                 k * VECTOR_WIDTH,

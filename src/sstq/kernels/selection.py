@@ -13,7 +13,7 @@ from numba import njit
 
 from sstq.kernels.clipping import measure
 from sstq.kernels.hadamard import bits_of_block, transform_block
-from sstq.kernels.vectors import aligned
+from sstq.kernels.simd import aligned
 
 _MAGNITUDE = np.int32(0x7FFFFFFF)
 _ABOVE_ALL = 0x7F800001

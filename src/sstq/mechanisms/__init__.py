@@ -7,7 +7,7 @@ from sstq.mechanisms.base import (
     Mechanism,
     Unbiased,
 )
-from sstq.mechanisms.frameunit.mechanism import FrameUnit
+from sstq.mechanisms.frameunit.frameunit import FrameUnit
 from sstq.mechanisms.frequencies import Frequencies
 from sstq.mechanisms.groupunit.groupunit import GroupUnit
 from sstq.mechanisms.registry import (

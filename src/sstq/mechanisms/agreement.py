@@ -303,8 +303,8 @@ class Agreement(ABC):
             SSTQ(dim=100, epsilon=3.0, bits=2, clip=2.0, frame_seed=5)
         """
         options = {**self.options, **changes}
-        known = _signature(type(self)).parameters
-        if changes.keys() <= {"clip", self.seed_option} & known.keys():
+        taken = _signature(type(self)).parameters
+        if changes.keys() <= {"clip", self.seed_option} & taken.keys():
             solved = replace(self.solved, **self.checked(**changes))
             made = self._made(solved, options)
             kept = {
@@ -314,7 +314,7 @@ class Agreement(ABC):
             return made
         # JSON does not hold a rate; nothing else is lost there.
         if (
-            "rate" in known
+            "rate" in taken
             and "rate" not in options
             and type(self)(**self.options) != self
         ):

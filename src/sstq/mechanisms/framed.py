@@ -68,7 +68,7 @@ class KashinMechanism(Mechanism):
 
     @cached_property
     def frame(self) -> Frame:
-        """The tight frame."""
+        """The tight frame in which vectors are represented."""
         solved = self.solved
         return FRAMES[solved.frame](solved.dim, solved.frame_size, solved.frame_seed)
 

@@ -23,7 +23,7 @@ class FrequencyEstimate(Estimate):
     """The shares of all categories; `value` are the raw shares, which are unbiased and may be negative.
 
     Attributes:
-        own, other: how often a message's set holds the person's person's category, and any other one.
+        own, other: how often a message's set holds the person's category, and any other one.
 
     Examples:
         >>> estimate = FrequencyEstimate(np.array([1.1, -0.1, 0.0]), np.full(3, 0.1), 100, own=0.7, other=0.2)
@@ -84,8 +84,8 @@ class FrequencyEstimator(SparseEstimator):
 
     def decode(self, messages: Messages) -> Floats:
         """The shares from single messages."""
-        held = self.sets.held(self.codes(messages), np.arange(self.sets.categories))
-        return np.asarray((held - self.sets.rates.other) / self.sets.rates.gap)
+        members = self.sets.hold(self.codes(messages), np.arange(self.sets.categories))
+        return np.asarray((members - self.sets.rates.other) / self.sets.rates.gap)
 
     def estimate(self, sums: Sums) -> FrequencyEstimate:
         """The shares. People draw independently, multipliers too, so that hits are binomial."""
@@ -119,7 +119,7 @@ class FrequencyEstimator(SparseEstimator):
         codes, counts = sent_codes(sums)
         holds = np.zeros(len(codes), dtype=np.bool_)
         for part in row_chunks(len(codes), 4 * self.sets.width):
-            holds[part] = self.sets.held(codes[part], np.array([category]))[:, 0]
+            holds[part] = self.sets.hold(codes[part], np.array([category]))[:, 0]
         hits = self.sets.hits(codes, counts)
         return self._covariances(
             sums.count,
@@ -137,8 +137,8 @@ class FrequencyEstimator(SparseEstimator):
         every = np.arange(self.sets.categories)
         both = np.zeros((len(every), len(every)))
         for part in row_chunks(len(codes), 4 * len(every)):
-            held = self.sets.held(codes[part], every).astype(np.float64)
-            both += held.T @ (held * counts[part, None])
+            members = self.sets.hold(codes[part], every).astype(np.float64)
+            both += members.T @ (members * counts[part, None])
         hits = np.diagonal(both)
         pairs = max(1, sums.count * (sums.count - 1))
         return (
@@ -211,7 +211,7 @@ class Frequencies(Mechanism):
 
     @cached_property
     def input(self) -> Category:
-        """A category."""
+        """What a person holds: one category."""
         return Category(self.categories)
 
     def __init__(self, categories: int, epsilon: float, *, messages: int = 1) -> None:
@@ -257,7 +257,7 @@ class Frequencies(Mechanism):
         return self.categories
 
     def encode_batch(self, batch: Batch) -> Columns:
-        """Encode checked rows."""
+        """Draw a set that is likelier if it holds the person's category."""
         return (self.sets.encode(batch.rows[:, 0].astype(np.int64), batch.words),)
 
     def typical_error(self, clients: int = 1) -> ExpectedError:
@@ -276,7 +276,7 @@ class Frequencies(Mechanism):
         most = min(self.sets.width, self.categories)
         fewest = most - min(most, self.sets.points - self.categories)
         largest = max(
-            held * (1 - other) ** 2 + (self.categories - held) * other**2
-            for held in (fewest, most)
+            size * (1 - other) ** 2 + (self.categories - size) * other**2
+            for size in (fewest, most)
         )
         return float(np.sqrt(largest)) / self.sets.rates.gap

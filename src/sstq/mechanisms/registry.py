@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from sstq.checks import ArgumentError, did_you_mean
 from sstq.files.strict_json import read_json
@@ -20,7 +20,7 @@ GROUP = "sstq.mechanisms"
 # The class of every mechanism, or the module and name from which it is loaded on first use.
 _REGISTRY: dict[str, type[Mechanism] | str] = {
     "sstq": "sstq.mechanisms.sstq:SSTQ",
-    "frameunit": "sstq.mechanisms.frameunit.mechanism:FrameUnit",
+    "frameunit": "sstq.mechanisms.frameunit.frameunit:FrameUnit",
     "groupunit": "sstq.mechanisms.groupunit.groupunit:GroupUnit",
     "frequencies": "sstq.mechanisms.frequencies:Frequencies",
     "survey": "sstq.mechanisms.survey.survey:Survey",
@@ -91,14 +91,14 @@ def mechanism(name: str, **options: Any) -> Mechanism:
         >>> mechanism("sstq", dim=100, epsilon=1.0, bits=4).message_bits
         12
     """
-    known = options_of(name)
+    taken = options_of(name)
     for option in options:
-        if option not in known:
-            close = did_you_mean(option, known)
+        if option not in taken:
+            close = did_you_mean(option, taken)
             raise TypeError(
-                f"{name} takes no option {option!r}; it takes {', '.join(known)}{close}"
+                f"{name} takes no option {option!r}; it takes {', '.join(taken)}{close}"
             )
-    for option, parameter in known.items():
+    for option, parameter in taken.items():
         if parameter.default is parameter.empty and option not in options:
             raise TypeError(f"{name} needs the option {option!r}: pass {option}=VALUE")
     return mechanism_class(name)(**options)
@@ -168,25 +168,26 @@ def mechanism_class(name: Any) -> type[Mechanism]:
         return entry
     if isinstance(entry, str):
         module, _, attribute = entry.partition(":")
-        found: type[Mechanism] = getattr(import_module(module), attribute)
+        loaded: type[Mechanism] = getattr(import_module(module), attribute)
     else:
-        found = _from_package(name)
-    _REGISTRY[name] = found
-    return found
+        loaded = _from_package(name)
+    _REGISTRY[name] = loaded
+    return loaded
 
 
 def _from_package(name: Any) -> type[Mechanism]:
     """Load a mechanism of an installed package."""
     if not isinstance(name, str) or name not in _installed():
-        known = list_mechanisms()
-        close = did_you_mean(name, known)
+        names = list_mechanisms()
+        close = did_you_mean(name, names)
         raise ArgumentError(
             "mechanism",
-            f"must be one of {', '.join(map(repr, known))}, got {name!r}{close}",
+            f"must be one of {', '.join(map(repr, names))}, got {name!r}{close}",
         )
-    found = _installed()[name].load()
-    if isinstance(found, type) and issubclass(found, Mechanism) and found.name == name:
-        return found
+    loaded = _installed()[name].load()
+    is_class = isinstance(loaded, type) and issubclass(loaded, Mechanism)
+    if is_class and loaded.name == name:
+        return cast("type[Mechanism]", loaded)
     raise TypeError(
-        f"the entry point {name!r} of {GROUP} must be a sstq.Mechanism of this name, got {found!r}"
+        f"the entry point {name!r} of {GROUP} must be a sstq.Mechanism of this name, got {loaded!r}"
     )

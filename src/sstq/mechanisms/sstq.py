@@ -21,7 +21,7 @@ from sstq.frames.kashin import represent
 from sstq.frames.tight import FRAMES, Frame
 from sstq.inputs.bounds import read_ranges
 from sstq.inputs.trial_vectors import typical_vector
-from sstq.mechanisms import parts
+from sstq.mechanisms import scalar_parts
 from sstq.mechanisms.agreement import Ranges, Values, Word, WordTable
 from sstq.mechanisms.base import Batch, Columns, ExpectedError, Rows
 from sstq.mechanisms.framed import (
@@ -55,9 +55,9 @@ class SSTQSolved(KashinSolved):
 
     bits: int
     coin: Literal["private"]
-    channel: parts.ChannelName
-    codebook: parts.CodebookName
-    decoder: parts.DecoderName
+    channel: scalar_parts.ChannelName
+    codebook: scalar_parts.CodebookName
+    decoder: scalar_parts.DecoderName
     codebook_values: Values
     decoder_values: Values
     own: Word | None = None
@@ -136,9 +136,9 @@ class SSTQ(KashinMechanism):
         *,
         bits: int | None = None,
         clip: float = 1.0,
-        channel: parts.ChannelName = "flat",
-        codebook: parts.CodebookName | Codebook | ArrayLike | None = None,
-        decoder: parts.DecoderName | None = None,
+        channel: scalar_parts.ChannelName = "flat",
+        codebook: scalar_parts.CodebookName | Codebook | ArrayLike | None = None,
+        decoder: scalar_parts.DecoderName | None = None,
         rate: Rate | None = None,
         kashin: Recipe = "certified",
         level: float | None = None,
@@ -180,9 +180,11 @@ class SSTQ(KashinMechanism):
             else None
         )
         if bits is None:
-            bits = parts.usual_bits(common["epsilon"], channel, codebook, density)
+            bits = scalar_parts.usual_bits(
+                common["epsilon"], channel, codebook, density
+            )
         common |= self.checked(bits=bits)
-        scalar = parts.solve_scalar(
+        scalar = scalar_parts.solve_scalar(
             common["bits"], common["epsilon"], channel, codebook, decoder, rate, density
         )
         self.settle(
@@ -256,7 +258,7 @@ class SSTQ(KashinMechanism):
 
     @property
     def draw(self) -> Channel:
-        """The channel."""
+        """The secret draw of a code from a token: the channel."""
         return self.channel
 
     @cached_property
@@ -305,7 +307,7 @@ class SSTQ(KashinMechanism):
         return self.decoder_bias, 1, ""
 
     def encode_batch(self, batch: Batch) -> Columns:
-        """Encode checked rows."""
+        """Draw a coordinate, round it to a token, and send the token through the channel."""
         words = batch.words
         index = streams.multiply_shift(words[:, 0], self.frame.size)
         uniforms = unit_interval(words[:, 1])

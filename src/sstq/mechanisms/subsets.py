@@ -178,7 +178,7 @@ class AffineSets(_Sets):
             + (turned - self.draw.places(words[:, 1:3])) % self.points
         )
 
-    def held(self, codes: Ints, categories: Ints) -> Bools:
+    def hold(self, codes: Ints, categories: Ints) -> Bools:
         """Whether the set of each message holds each of these categories, (n, categories)."""
         pair, place = np.divmod(codes, self.points)
         turned = self._multiplier(pair)[:, None] * categories
@@ -303,12 +303,12 @@ class WholeSets(_Sets):
             codes[who] = self._ways[np.arange(1, self.width + 1), members].sum(axis=1)
         return codes
 
-    def held(self, codes: Ints, categories: Ints) -> Bools:
+    def hold(self, codes: Ints, categories: Ints) -> Bools:
         """Whether the set of each message holds each of these categories, (n, categories)."""
-        held = np.zeros((len(codes), len(categories)), dtype=np.bool_)
+        holds = np.zeros((len(codes), len(categories)), dtype=np.bool_)
         for members in self._members(codes, self.width).T:
-            held |= members[:, None] == categories
-        return held
+            holds |= members[:, None] == categories
+        return holds
 
     def hits(self, codes: Ints, counts: Ints) -> Floats:
         """How many of these messages hold each category, (categories,)."""

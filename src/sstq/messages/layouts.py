@@ -77,7 +77,7 @@ class FloatField(Field):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Single precision."""
+        """The type of the numbers: single precision."""
         return np.dtype(np.float32)
 
     def _impossible(self, values: NDArray[Any]) -> tuple[Bools, str]:

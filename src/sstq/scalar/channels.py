@@ -247,7 +247,7 @@ class TableChannel(Channel):
 
     @property
     def matrix(self) -> Ints:
-        """The integer weights."""
+        """The integer weights, as given."""
         return self.weights
 
 

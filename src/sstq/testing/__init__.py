@@ -21,7 +21,7 @@ import secrets
 from collections.abc import Callable
 
 from sstq.mechanisms.base import Mechanism
-from sstq.testing import draws, estimates, forms
+from sstq.testing import accuracy, draws, forms
 from sstq.testing.studies import check_study
 from sstq.testing.tools import run_check
 
@@ -57,8 +57,8 @@ CHECKS: tuple[Callable[[Mechanism, int], str | None], ...] = (
     forms.check_json,
     forms.check_tampered_json,
     draws.check_randomness,
-    estimates.check_estimates,
+    accuracy.check_estimates,
     draws.check_privacy,
-    estimates.check_aggregation,
+    accuracy.check_aggregation,
 )
 """What `check_mechanism` runs."""

@@ -87,8 +87,8 @@ def check_bad_inputs(mechanism: Mechanism, seed: int) -> str | None:
         return "its input names nothing that is refused"
     rng = np.random.default_rng(seed)
     before = rng.bit_generator.state
-    for held in refused:
-        raises(ValueError, mechanism.encode, **held, rng=rng)
+    for bad in refused:
+        raises(ValueError, mechanism.encode, **bad, rng=rng)
         require(
             rng.bit_generator.state == before, "it sampled before the input was checked"
         )

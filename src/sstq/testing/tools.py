@@ -37,8 +37,8 @@ def raises(
 
 def some_messages(mechanism: Mechanism, count: int, rng: Any = None) -> Messages:
     """Messages of so many people, who hold the same whatever the seed."""
-    held = mechanism.input.trial(np.random.default_rng(count), count)
-    return mechanism.encode(**held, rng=rng)
+    people = mechanism.input.trial(np.random.default_rng(count), count)
+    return mechanism.encode(**people, rng=rng)
 
 
 def require_alike(first: Mechanism, second: Mechanism, seed: int) -> None:

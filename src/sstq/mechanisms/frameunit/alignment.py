@@ -262,10 +262,10 @@ def best_draw(epsilon: float, size: int, blocks: int = 1) -> KClosest:
 def moments_of_frame(
     unit: Floats32, frame: HadamardFrame, draw: RowDraw, kept: int
 ) -> tuple[Floats, Floats]:
-    """E[±u_j] of the own block and E‖u_j‖² over the draw and the client's flip.
+    """E[±u_j] of the client's block and E‖u_j‖² over the draw and the client's flip.
 
     Where a frame of three rounds has many rows inside, the second moment is an average over frames. `unit` are rows of
-    the unit ball, (n, d), u_j rows of the frame, and estimates have the first `kept` coordinates of the own block.
+    the unit ball, (n, d), u_j rows of the frame, and estimates have the first `kept` coordinates of the client's block.
     """
     norms = np.minimum(
         np.linalg.norm(unit.astype(np.float64), axis=1, keepdims=True), 1.0

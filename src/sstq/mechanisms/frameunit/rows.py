@@ -85,7 +85,7 @@ class RowMechanism(Mechanism):
 
     Attributes:
         frames: G, the number of frames that clients spread over.
-        blocks: B, the number of copies of a frame among which the client's own one is chosen.
+        blocks: B, the number of copies of a frame among which the client's one is chosen.
         share_people: the share of people, and of frames, that send no row but a set that holds their group.
         share_sets: these sets, if there are such people.
         alignment: m, the mean of ⟨±u_j, x⟩/‖x‖.
@@ -208,7 +208,7 @@ class RowMechanism(Mechanism):
         )
 
     def encode_batch(self, batch: Batch) -> Columns:
-        """Encode checked rows."""
+        """Draw a frame and a place among the candidates, and find the signed row at that place."""
         block, rows = self._in_block(batch.rows)
         if self.frames == 1:
             frame = np.zeros(len(rows), dtype=np.int64)
@@ -218,10 +218,10 @@ class RowMechanism(Mechanism):
             frame = streams.multiply_shift(batch.words[:, 3], self.frames)
             used, which = np.unique(frame, return_inverse=True)
             signs = self.family.signs(used)
-        # The places of the own block come first. The work is the same for those of others.
+        # The places of the client's block come first. The work is the same for those of others.
         places = self.choice.places(batch.words[:, 1:3])
         of_block = self.choice.size // self.blocks
-        is_own = places < of_block
+        of_client = places < of_block
         uniforms = unit_interval(batch.words[:, 0])
         # Scores only tell the inside from the outside; no rounding error in the kernel can cost privacy.
         row, longer = kernels.pick_signed_rows(
@@ -231,13 +231,13 @@ class RowMechanism(Mechanism):
             signs,
             which,
             self.choice.inside,
-            np.where(is_own, places, 0),
+            np.where(of_client, places, 0),
         )
         if batch.report is not None:
             batch.report.clipped += int(longer.sum())
         other, other_row = np.divmod(places - of_block, of_block)
         other += other >= block
-        sent = np.where(is_own, block * of_block + row, other * of_block + other_row)
+        sent = np.where(of_client, block * of_block + row, other * of_block + other_row)
         if self.share_sets is not None:
             only = self.share_sets.encode(
                 batch.rows[:, 0].astype(np.int64), batch.words, frame
@@ -250,7 +250,7 @@ class RowMechanism(Mechanism):
         return self.family.signs(np.zeros(1, dtype=np.int64))
 
     def _moments(self, unit: Floats32, frames: int, kept: int) -> tuple[Floats, Floats]:
-        """E[x̂] in the own block and E‖x̂‖² of rows of the unit ball, (n, d), over the first so many frames.
+        """E[x̂] in the client's block and E‖x̂‖² of rows of the unit ball, (n, d), over the first so many frames.
 
         Estimates have the first `kept` coordinates of the block. Of more than 64 frames, 64 stand for all: the biases
         of independent frames add up in squares, so √(64/G) of what 64 frames leave has the length of what G leave.

@@ -11,7 +11,7 @@ from sstq.aggregation import Estimate, Sums
 from sstq.aggregation.estimates import norms_of, student
 from sstq.aggregation.sparse_counts import sent_codes
 from sstq.array_types import Bools, Floats
-from sstq.mechanisms.frameunit.estimator import RowEstimator
+from sstq.mechanisms.frameunit.row_estimates import RowEstimator
 from sstq.mechanisms.subsets import AffineSets, HitRates, onto_simplex
 
 # The probability of intervals of all means at once that decides which groups have a mean.
@@ -187,8 +187,8 @@ class GroupEstimate(Estimate):
         """Project the shares onto the simplex: not negative, and with sum 1.
 
         Examples:
-            >>> known = {"shares": np.array([1.1, -0.2]), "shares_stderr": np.full(2, 0.2)}
-            >>> GroupEstimate(np.zeros(2), np.ones(2), 10, **known).simplex_shares()
+            >>> given = {"shares": np.array([1.1, -0.2]), "shares_stderr": np.full(2, 0.2)}
+            >>> GroupEstimate(np.zeros(2), np.ones(2), 10, **given).simplex_shares()
             array([1., 0.])
         """
         return onto_simplex(self.shares)

@@ -65,9 +65,9 @@ class GroupUnit(RowMechanism):
     A person holds (g, x), which is the vector e_g ⊗ x of groups·dim dimensions. Such vectors are a small part of the
     ball, and candidates made for them have less error. There are B blocks of s = ⌈groups/B⌉ groups; the last one may
     have fewer. The candidates are the 2N signed rows of a frame of s·dim dimensions in every block, 2N·B in all. Inside
-    are the k rows of the own block that are best aligned with x; everything else is outside. The draw is FrameUnit's,
-    exactly ε-LDP by the same integers. The signed rows of a block sum to zero, so that other blocks cancel out, and the
-    estimate of e_g ⊗ x is ±clip·u_j/m in the block that is sent. `blocks=1` is FrameUnit on the ball.
+    are the k rows of the person's block that are best aligned with x; everything else is outside. The draw is
+    FrameUnit's, exactly ε-LDP by the same integers. The signed rows of a block sum to zero, so that other blocks cancel
+    out, and the estimate of e_g ⊗ x is ±clip·u_j/m in the block that is sent. `blocks=1` is FrameUnit on the ball.
 
     B and k have the least error. The second moment of an estimate is s·dim·clip²/z² with φ(z)/z − Q(z) = B/(e^ε − 1):
     with 10 groups 1.4 times less than on the ball at ε = 3, and 6 times less at ε = 8.
@@ -86,7 +86,7 @@ class GroupUnit(RowMechanism):
         frames, clients, messages: as in `FrameUnit`; there are 16 frames by default if some are for shares.
         frame_size: N, a power of two from s·dim to 2^30; unless given at least 256 with 24 rows inside, if 2^16 rows
             are enough for that.
-        inside: k, the number of rows of the own block inside; by default the k of least error at ε.
+        inside: k, the number of rows of the person's block inside; by default the k of least error at ε.
         share_people: the share of people who send their group only, if B < groups; 0 for sums without shares.
 
     Examples:
@@ -258,7 +258,7 @@ class GroupUnit(RowMechanism):
 
     @property
     def share_rates(self) -> tuple[HitRates, float]:
-        """How often messages hit the own group and another one, and the share of the people whose messages tell.
+        """How often messages hit the person's group and another one, and the share of the people whose messages tell.
 
         Blocks of one group tell by how often each is sent; otherwise those people do who send their group only.
         """
@@ -341,9 +341,10 @@ def block_numbers(groups: int) -> Ints:
 def alignments(epsilon: float, blocks: Ints) -> Floats:
     """z, the largest alignment of one message in units of 1/√d, for each number of blocks; for many dimensions.
 
-    With a share f of the signed rows of the own block inside, and z their normal quantile, f = Q(z), the alignment of a
-    block of d dimensions is m = (e^ε − 1)·φ(z)/(B + f·(e^ε − 1)), in units of 1/√d. It is largest where its derivative
-    by f vanishes, at φ(z)/z − Q(z) = B/(e^ε − 1), and is z itself there. So a message has the second moment d/z².
+    With a share f of the signed rows of the person's block inside, and z their normal quantile, f = Q(z), the alignment
+    of a block of d dimensions is m = (e^ε − 1)·φ(z)/(B + f·(e^ε − 1)), in units of 1/√d. It is largest where its
+    derivative by f vanishes, at φ(z)/z − Q(z) = B/(e^ε − 1), and is z itself there. So a message has the second moment
+    d/z².
     """
     from scipy.special import ndtr
 

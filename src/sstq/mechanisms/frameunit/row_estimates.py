@@ -89,7 +89,7 @@ class RowEstimator(SparseEstimator):
         return np.asarray(self.family.synthesize(spikes, frame))
 
     def largest(self) -> tuple[float, float]:
-        """Those of a row."""
+        """The largest coordinate and the norm of a row, times the gain."""
         return largest_of_row(self.frame, self.gain)
 
     def estimate(self, sums: Sums) -> Estimate:

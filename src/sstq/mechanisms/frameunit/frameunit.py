@@ -11,7 +11,7 @@ from sstq.array_types import Ints
 from sstq.inputs.bounds import read_ranges
 from sstq.mechanisms.agreement import Ranges
 from sstq.mechanisms.base import SIGNS, Rows
-from sstq.mechanisms.frameunit.estimator import RowEstimator
+from sstq.mechanisms.frameunit.row_estimates import RowEstimator
 from sstq.mechanisms.frameunit.rows import (
     RowMechanism,
     RowSolved,

@@ -20,8 +20,8 @@ _FALSE = 1e-9
 
 def trials(mechanism: Mechanism, seed: int) -> dict[str, Any]:
     """What people may hold that differs as much as it can, one row each, by name."""
-    held = mechanism.input.extremes(np.random.default_rng(seed))
-    return {name: mechanism.input.read(**one) for name, one in held.items()}
+    extremes = mechanism.input.extremes(np.random.default_rng(seed))
+    return {name: mechanism.input.read(**one) for name, one in extremes.items()}
 
 
 def margin_of(values: Any, spread: float) -> float:
