@@ -211,8 +211,8 @@ class Question(Document):
         if not examples.size:  # a device without an example answers as well
             people = max(1, len(examples))
             nothing = np.full((people, self.mechanism.dim), np.nan)
-            groups = [-1] * people if self.kind == "classes" else None
-            return answer(self.mechanism, nothing, groups, rng)
+            unknown = [-1] * people if self.kind == "classes" else None
+            return answer(self.mechanism, nothing, unknown, rng)
         vectors = self.vectors(X, y)
         groups = self.labels(y, len(vectors)) if self.kind == "classes" else None
         return answer(self.mechanism, vectors, groups, rng)
