@@ -13,16 +13,19 @@ import numpy as np
 
 import sstq
 from benchmarks.harness import FULL, Remark, Result, benchmark
-from sstq.studies import Range, Words
-from sstq.studies.smoothing import smooth
+from sstq.studies import Range, Words, smoothing
 
 INSTALL = "pip install wordfreq msgpack"
 REPEATS = 3
 WORDS_KNOWN = 10_000
 # People, dimensions and scales of the ranges, and ε.
 PEOPLE, DIM, SCALES, EPSILONS = 20_000, 40, (1e-6, 1.0, 1e6), (1.0, 3.0, 6.0)
-PERIODS, CURVES = 52, 100
+# Panels: 8 questions of 10 categories; the drift per week, and jumps.
+PERIODS, CURVES, CATEGORIES = 52, 150, 10
 PER_QUESTION = 100_000 // PERIODS // 8
+DRIFT, WEEK_ERROR = 0.0025, 0.044
+JUMPS = (0.01, 0.02, 0.03, 0.04, 0.05, 0.065, 0.08, 0.1, 0.125, 0.15, 0.2)
+QUESTION_JUMPS, QUESTION_REPEATS = (0.05, 0.08, 0.12, 0.2), 60
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -182,68 +185,140 @@ def ranges() -> Iterator[Result]:
 def scenes(rng: np.random.Generator) -> Iterator[tuple[str, Floats, int | None]]:
     """Curves around a tenth, and the period of their jump."""
     weeks = np.arange(PERIODS)
-    drift = np.cumsum(rng.normal(0, 0.0025, PERIODS))
+    drift = np.cumsum(rng.normal(0, DRIFT, PERIODS))
     yield "constant", np.full(PERIODS, 0.1), None
     yield "drift", 0.1 + drift, None
     yield "slope", 0.1 + 0.003 * weeks, None
     yield "season", 0.15 + 0.05 * np.sin(weeks / 8.3), None
-    for jump in (0.01, 0.03, 0.05, 0.08, 0.1, 0.15, 0.2):
+    for jump in JUMPS:
         at = int(rng.integers(13, 39))
-        yield (
-            f"drift and a jump of {100 * jump:g} points",
-            0.1 + drift + jump * (weeks >= at),
-            at,
+        yield f"jump of {100 * jump:g} points", 0.1 + drift + jump * (weeks >= at), at
+    yield "step of 5 points", 0.1 + 0.05 * (weeks >= at), at
+
+
+def hits_told(truth: Floats, rng: np.random.Generator) -> Floats:
+    """The shares of a category that people tell, by the exact law of hits."""
+    rates = sstq.Frequencies(CATEGORIES, 2.0).sets.rates
+    holders = rng.binomial(PER_QUESTION, np.clip(truth, 0, 1))
+    hits = rng.binomial(holders, rates.own)
+    hits += rng.binomial(PER_QUESTION - holders, rates.other)
+    return np.asarray((hits / PER_QUESTION - rates.other) / rates.gap)
+
+
+def oracle(raw: Floats, error: float, jump: float) -> Floats:
+    """The best estimate of who knows the drift and the size of the jump, but not its period."""
+    later = np.arange(1, PERIODS)
+    same = np.ones(PERIODS - 1)
+    models = smoothing._Models(
+        (DRIFT / error) ** 2 * same, later, (jump / error) ** 2 * same, 0 * same
+    )
+    mean, spread, fit = smoothing._filtered(raw / error, np.ones(PERIODS), models)
+    weight = np.exp(fit - fit.max())
+    mean, _ = smoothing._smoothed(mean, spread, models)
+    return np.asarray(mean @ weight / weight.sum() * error)
+
+
+class Held:
+    """Squared errors of curves, and how often their bands of 95 % hold, everywhere and within two weeks of a jump."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[float, float, float, float]] = []
+
+    def add(
+        self, curve: Any, truth: Floats, at: int | None, best: Floats | None = None
+    ) -> None:
+        """Count a curve."""
+        inside = np.abs(curve.value - truth) < 1.96 * curve.stderr
+        near = float(np.mean(inside[at - 2 : at + 3])) if at else math.nan
+        knowing = math.nan if best is None else float(np.mean((best - truth) ** 2))
+        squared = float(np.mean((curve.value - truth) ** 2))
+        self.rows.append((squared, float(np.mean(inside)), near, knowing))
+
+    def results(self, name: str, most: float | None) -> Iterator[Result]:
+        """What was counted."""
+        squared, inside, near, knowing = np.mean(self.rows, axis=0)
+        goal = {} if most is None else {"target": most, "at_most": True}
+        count = f"{len(self.rows)} curves"
+        yield Result(
+            f"{name}: error", 100 * math.sqrt(squared), "points", count, **goal
         )
+        if math.isfinite(knowing):
+            of = f"{name}: error if drift and size were known"
+            yield Result(of, 100 * math.sqrt(knowing), "points")
+        yield Result(f"{name}: bands that hold", 100 * float(inside), "%", "", 93.0)
+        if math.isfinite(near):
+            yield Result(f"{name}: bands next to it", 100 * float(near), "%", "", 90.0)
 
 
 def panels() -> Iterator[Result]:
-    """The error of a share among 10 categories, ε = 2, by the exact law of hits; and how often bands of 95 % hold."""
-    rates = sstq.Frequencies(10, 2.0).sets.rates
-    rng = np.random.default_rng(3)
-    error = np.full(PERIODS, math.sqrt(rates.variance_at(0.1) / PER_QUESTION))
-    found: dict[str, list[list[float]]] = {}
-    for _ in range(CURVES):
-        for name, curve, at in scenes(rng):
-            truth = np.clip(curve, 0, 1)
-            holders = rng.binomial(PER_QUESTION, truth)
-            hits = rng.binomial(holders, rates.own) + rng.binomial(
-                PER_QUESTION - holders, rates.other
-            )
-            smoothed = smooth((hits / PER_QUESTION - rates.other) / rates.gap, error)
-            inside = np.abs(smoothed.value - truth) < 1.96 * smoothed.stderr
-            near = np.mean(inside[at - 2 : at + 3]) if at else 1.0
-            found.setdefault(name, []).append(
-                [np.mean((smoothed.value - truth) ** 2), np.mean(inside), near]
-            )
-    yield Result("panel, one week by itself: error", 100 * float(error[0]), "points")
-    for name, rows in found.items():
-        squared, inside, near = np.mean(rows, axis=0)
-        most = 1.4 if "jump" in name else 1.0
-        goal = {"target": most, "at_most": True} if "drift" in name else {}
-        yield Result(
-            f"panel, {name}: error",
-            100 * math.sqrt(squared),
-            "points",
-            f"{CURVES} curves",
-            **goal,
-        )
-        yield Result(
-            f"panel, {name}: bands that hold", 100 * float(inside), "%", "", 93.0
-        )
-        if "jump" in name:
-            yield Result(
-                f"panel, {name}: bands next to the jump",
-                100 * float(near),
-                "%",
-                "",
-                90.0,
-            )
+    """One share among 10 categories, ε = 2, with normal noise of 4.4 points per week, and by the exact law of hits."""
+    rates = sstq.Frequencies(CATEGORIES, 2.0).sets.rates
+    exact = math.sqrt(rates.variance_at(0.1) / PER_QUESTION)
+    yield Result("panel, one week by itself: error", 100 * exact, "points")
+    for error in (WEEK_ERROR, exact):
+        rng = np.random.default_rng(3)
+        found: dict[str, Held] = {}
+        for _ in range(CURVES):
+            for name, truth, at in scenes(rng):
+                raw = (
+                    truth + rng.normal(0, error, PERIODS)
+                    if error == WEEK_ERROR
+                    else hits_told(truth, rng)
+                )
+                jump = float(name.split()[2]) / 100 if at else 0.0
+                best = oracle(raw, error, jump) if at else None
+                curve = smoothing.smooth(raw, np.full(PERIODS, error))
+                found.setdefault(name, Held()).add(curve, truth, at, best)
+        for name, held in found.items():
+            most = 1.0 if name == "drift" else 1.4 if "jump" in name else None
+            yield from held.results(f"panel, {100 * error:.1f} a week, {name}", most)
+
+
+def questions() -> Iterator[Result]:
+    """All 10 categories of a question, from real messages: one takes its jump from another, or from all others."""
+    mechanism = sstq.Frequencies(CATEGORIES, 2.0)
+    error = math.sqrt(mechanism.sets.rates.variance_at(0.1) / PER_QUESTION)
+    weeks = np.arange(PERIODS)
+    for name, giving in (("one other", [1]), ("all others", [*range(1, CATEGORIES)])):
+        for jump in QUESTION_JUMPS:
+            rng = np.random.default_rng(4)
+            moving, others = Held(), Held()
+            for _ in range(QUESTION_REPEATS):
+                at = int(rng.integers(13, 39))
+                shares = np.tile([0.1, 0.3, *[0.075] * 8], (PERIODS, 1))
+                shares += np.cumsum(rng.normal(0, DRIFT, shares.shape), axis=0)
+                moved = np.where(weeks >= at, jump, 0.0)
+                part = np.maximum(shares[:, giving], 1e-3)
+                shares[:, 0] += moved
+                shares[:, giving] -= part * (moved / part.sum(axis=1))[:, None]
+                shares = np.maximum(shares, 1e-3)
+                shares /= shares.sum(axis=1, keepdims=True)
+                raw = [_week(mechanism, week, rng) for week in shares]
+                errors = np.full((CATEGORIES, PERIODS), error)
+                curves = smoothing.smooth_together(np.transpose(raw), errors)
+                for place, curve in enumerate(curves):
+                    kept = others if place not in (0, *giving) else moving
+                    if place == 0 or kept is others:
+                        kept.add(curve, shares[:, place], at)
+            given = f"panel, {100 * jump:g} points from {name}"
+            yield from moving.results(f"{given}, the share that gains", None)
+            if others.rows:
+                yield from others.results(f"{given}, shares that stay", None)
+
+
+def _week(
+    mechanism: sstq.Frequencies, shares: Floats, rng: np.random.Generator
+) -> Floats:
+    held = rng.choice(CATEGORIES, PER_QUESTION, p=shares)
+    messages = mechanism.encode(held, rng=rng)
+    return np.asarray(mechanism.aggregator().update(messages).mean().value)
 
 
 @benchmark
 def studies() -> Iterator[Result | Remark]:
     """Words that were found, means without a range, curves over time; all at one total ε per person."""
     yield from panels()
+    yield from questions()
     yield from ranges()
     if (
         importlib.util.find_spec("wordfreq") is None

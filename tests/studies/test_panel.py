@@ -5,7 +5,8 @@ import pytest
 
 import sstq
 from sstq.studies import Panel, PeriodQuestion, Study, answer, draw_turn, is_turn
-from sstq.studies.smoothing import smooth
+from sstq.studies.panel_results import _groups
+from sstq.studies.smoothing import smooth, smooth_together
 from sstq.testing import check_study
 
 SURVEY = {
@@ -109,6 +110,41 @@ def test_bands_hold_next_to_jumps(seed):
     assert np.mean(held) > 0.83
 
 
+def squares(curves, truth):
+    return np.mean([(curve.value - truth) ** 2 for curve in curves])
+
+
+def test_a_jump_is_found_where_others_have_theirs(seed):
+    """Four curves jump together: the squared error is 0.59 of what each has alone, of 25 draws within 0.04."""
+    rng, alone, together = np.random.default_rng(seed), 0.0, 0.0
+    error = np.full((4, 52), 0.05)
+    for _ in range(25):
+        truth = np.where(np.arange(52) >= rng.integers(13, 39), 0.1, 0.0)
+        raw = truth + rng.normal(0, 0.05, (4, 52))
+        together += squares(smooth_together(raw, error), truth)
+        alone += squares(map(smooth, raw, error), truth)
+    assert together < 0.8 * alone
+
+
+def test_shares_that_sum_to_one_are_not_counted_twice(seed):
+    """Of two such shares the second tells nothing new; two that do not sum to 1 tell more than each alone."""
+    share = 0.3 + 0.1 * (np.arange(30) > 15)
+    share = share + np.random.default_rng(seed).normal(0, 0.05, 30)
+    error = np.full((2, 30), 0.05)
+    both = smooth_together(np.array([share, 1 - share]), error)
+    np.testing.assert_allclose(both[0].value, smooth(share, error[0]).value)
+    np.testing.assert_allclose(both[0].value, 1 - both[1].value)
+    more = smooth_together(np.array([share, 2 - share]), error)
+    assert np.max(np.abs(more[0].value - both[0].value)) > 1e-6
+
+
+def test_shares_of_a_question_are_smoothed_together():
+    share, other = np.ones((3, 2)), np.zeros((3, 2))
+    names = [("q", "a"), ("q", "no answer"), ("q", "mean"), ("v", "0"), ("v", "1")]
+    told = dict(zip(names, [share, other, other, other, other], strict=True))
+    assert _groups(told) == [names[:2], names[2:3], names[3:]]
+
+
 def test_periods_without_answers_are_bridged():
     raw = np.array([0.1, np.nan, np.nan, 0.1, 0.1])
     curve = smooth(raw, np.where(np.isnan(raw), np.nan, 0.01))
@@ -123,9 +159,11 @@ def test_the_smoother_is_that_of_a_dense_gaussian():
     y = rng.normal(0, 1, 12)
     import sstq.studies.smoothing as module
 
-    drift, at, size = np.array([0.3]), np.array([5]), np.array([4.0])
-    mean, spread, fit = module._filtered(y, np.ones(12), drift, at, size)
-    mean, spread = module._smoothed(mean, spread, drift, at, size)
+    model = module._Models(
+        np.array([0.3]), np.array([5]), np.array([4.0]), np.array([0.0])
+    )
+    mean, spread, fit = module._filtered(y, np.ones(12), model)
+    mean, spread = module._smoothed(mean, spread, model)
     steps = np.where(np.arange(1, 12) == 5, 4.3, 0.3)
     differences = np.diff(np.eye(12), axis=0)
     precision = np.eye(12) + differences.T @ np.diag(1 / steps) @ differences

@@ -12,7 +12,7 @@ import numpy as np
 
 from sstq.mechanisms.survey.question import NO_ANSWER
 from sstq.studies.results import Floats, Tabular
-from sstq.studies.smoothing import Smoothed, smooth
+from sstq.studies.smoothing import Smoothed, smooth_together
 
 _JUMP_WINDOW = 3
 _LEAST_ANSWERED = 0.01
@@ -107,40 +107,47 @@ class PanelResult(Tabular):
     def curves(self) -> dict[tuple[str, str], Curve]:
         """All curves, by question and item."""
         names = dict.fromkeys(name for period in self.estimates for name in period)
-        return {name: self._curve(name) for name in names}
+        told = {name: self._told(name) for name in names}
+        smoothed: dict[tuple[str, str], Smoothed] = {}
+        for group in _groups(told):
+            raw, error, _ = np.swapaxes([told[name] for name in group], 0, 1)
+            smoothed |= zip(group, smooth_together(raw, error), strict=True)
+        return {name: self._curve(name, told[name], smoothed) for name in names}
 
-    def _curve(self, name: tuple[str, str]) -> Curve:
+    def _told(self, name: tuple[str, str]) -> Floats:
+        """The estimate of each period, its error, and 1 for a share that is to be one of those who have an answer.
+
+        One variance for all periods, per person: where it is estimated with the value, low values would count more.
+        """
         told = [period.get(name, (None, None, 0)) for period in self.estimates]
         raw, stderr, of_answers = np.array(told, dtype=np.float64).T
-        # One variance for all periods, per person: where it is estimated with the value, low values would count more.
         people = np.maximum(1, self.people)
         scatter = stderr**2 * people
         common = np.nanmedian(scatter) if np.isfinite(scatter).any() else np.nan
         error = np.where(np.isfinite(stderr), np.sqrt(common / people), np.nan)
-        smoothed = smooth(raw, error)
+        return np.array([raw, error, of_answers])
+
+    def _curve(
+        self,
+        name: tuple[str, str],
+        told: Floats,
+        smoothed: dict[tuple[str, str], Smoothed],
+    ) -> Curve:
+        raw, error, of_answers = told
+        own = smoothed[name]
         if not of_answers.any():
-            return Curve(*name, self.period, raw, error, smoothed)
-        missing = self._missing(name[0])
+            return Curve(*name, self.period, raw, error, own)
+        missing = smoothed[name[0], NO_ANSWER]
         answered = np.maximum(1 - missing.value, _LEAST_ANSWERED)
-        share = smoothed.value / answered
-        reach = np.hypot(smoothed.stderr, share * missing.stderr) / answered
+        share = own.value / answered
+        reach = np.hypot(own.stderr, share * missing.stderr) / answered
         return Curve(
             *name,
             self.period,
             raw / answered,
             error / answered,
-            Smoothed(share, reach, smoothed.jumps),
+            Smoothed(share, reach, own.jumps),
         )
-
-    def _missing(self, question: str) -> Smoothed:
-        """The share of people who have no answer."""
-        if question not in self._known:
-            self._known[question] = self._curve((question, NO_ANSWER)).smoothed
-        return self._known[question]
-
-    @cached_property
-    def _known(self) -> dict[str, Smoothed]:
-        return {}
 
     def curve(self, question: str = "", item: Any = "0") -> Curve:
         """Return the curve of an item, such as a label, a bin, "mean" or "quantile 0.5", of a question."""
@@ -196,3 +203,18 @@ class PanelResult(Tabular):
         return draw_curves(
             [self.curve(question, item) for item in chosen], self, level, truth
         )
+
+
+def _groups(told: dict[tuple[str, str], Floats]) -> list[list[tuple[str, str]]]:
+    """The curves that are smoothed together: the shares of a question if it has some, or else all of its items.
+
+    Means and quantiles of answers whose shares are told as well would tell the same twice.
+    """
+    with_shares = {name[0] for name, (*_, shares) in told.items() if shares.any()}
+    groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for name, (*_, shares) in told.items():
+        question, item = name
+        is_share = shares.any() or item == NO_ANSWER
+        alone = question in with_shares and not is_share
+        groups.setdefault((question, item if alone else ""), []).append(name)
+    return list(groups.values())
