@@ -27,7 +27,7 @@ def test_the_files_stay_as_they_are():
     files = b"".join(path.read_bytes() for path in sorted(FOLDER.glob("*.json")))
     assert (
         hashlib.sha256(files).hexdigest()
-        == "49d63bcc9a6919d696cdd6a8f9d816dce058763418e5f0dcf655cc371b2ff4c5"
+        == "891c600addba67c4c36843ac7bffdfae85e0655ee40513acef08cc0120204e49"
     )
 
 
