@@ -30,11 +30,14 @@ from benchmarks.harness import FULL, Result, benchmark, memory_of
 
 SECONDS, TURNS = (15.0, 7) if FULL else (4.0, 7)
 HONEST = [f"127.0.0.{number}" for number in range(20, 28)]  # a connection each
-PROBE, ATTACKER = "127.0.0.3", "127.0.0.9"
-LARGE, HUGE = 25_450, 250_000
+PROBE = "127.0.0.3"
+ATTACKER = "127.0.0.9"
+LARGE = 25_450
+HUGE = 250_000
 BATCH = 10_000
 
-Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter
+Reader = asyncio.StreamReader
+Writer = asyncio.StreamWriter
 Where = tuple[str, str]  # a proxy's URL and the certificate to trust
 
 
@@ -66,10 +69,8 @@ def abuse() -> Iterator[Result]:
 
 
 def _attacks(server: Any, proxy: str, where: Where) -> Iterator[Result]:
-    small, large = (
-        sstq.FrameUnit(dim=16, epsilon=2.0),
-        sstq.FrameUnit(dim=LARGE, epsilon=4.0),
-    )
+    small = sstq.FrameUnit(dim=16, epsilon=2.0)
+    large = sstq.FrameUnit(dim=LARGE, epsilon=4.0)
     dense = sstq.PrivUnit(dim=500, epsilon=3.0)  # 2,000 bytes per message
     slow = sstq.FrameUnit(dim=LARGE, epsilon=4.0, frames=2048)
     huge = sstq.FrameUnit(dim=HUGE, epsilon=4.0)
@@ -169,10 +170,13 @@ def _honest(
     server: Any = None,
 ) -> tuple[float, float, float]:
     """Send single messages; returns uploads per second, the slowest /health, and the delay of an estimate, in s."""
-    body, digest = _messages(mechanism, 1), mechanism.digest()
+    body = _messages(mechanism, 1)
+    digest = mechanism.digest()
 
     async def run() -> tuple[int, float]:
-        ends, done, slowest = time.monotonic() + seconds, 0, 0.0
+        ends = time.monotonic() + seconds
+        done = 0
+        slowest = 0.0
 
         async def send(source: str) -> None:
             nonlocal done
@@ -206,7 +210,8 @@ def _honest(
     done, slowest = asyncio.run(run())
     covered = 0.0
     if server is not None:
-        begun, wanted = time.monotonic(), server.status("small")["received"]
+        begun = time.monotonic()
+        wanted = server.status("small")["received"]
         server.wait("small", wanted)
         covered = time.monotonic() - begun
     return done / seconds, slowest, covered
@@ -368,7 +373,8 @@ async def _post(where: Where) -> None:
 def _memory(server: Any) -> Iterator[Result]:
     """Ten large campaigns that are folded and estimated: the memory of the server and its processes."""
     mechanism = sstq.FrameUnit(dim=LARGE, epsilon=4.0, frames=2048)
-    body, most = _messages(mechanism, BATCH), 0.0
+    body = _messages(mechanism, BATCH)
+    most = 0.0
     for number in range(10):
         server.create(f"large-{number}", mechanism)
         for _ in range(2):

@@ -13,8 +13,10 @@ from sstq.mechanisms import Mechanism
 from sstq.messages.batch import Messages
 from sstq.service import alarms
 
-CAMPAIGNS, LIFE = 1000, 20_000
-CHEATED, CHEATS = 20, 0.1
+CAMPAIGNS = 1000
+LIFE = 20_000
+CHEATED = 20
+CHEATS = 0.1
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 # A new mechanism, with other frames, per campaign.
 KINDS = {

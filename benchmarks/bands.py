@@ -35,7 +35,8 @@ def shares() -> Iterator[tuple[str, int, Round]]:
         (2, 3, 5, 7), (1.0, 4.0), (30, 5000)
     ):
         mechanism = sstq.Frequencies(categories, epsilon)
-        sets, rates = mechanism.sets, mechanism.sets.rates
+        sets = mechanism.sets
+        rates = mechanism.sets.rates
         truth = 1 / np.arange(1, categories + 1)
         truth /= truth.sum()
         held = sets.hold(np.arange(sets.codes), np.arange(categories))
@@ -71,14 +72,10 @@ def numbers() -> Iterator[tuple[str, int, Round]]:
             "skewed": 0.6 ** np.arange(bins) / np.sum(0.6 ** np.arange(bins)),
         }
         for kind, held in kinds.items():
-            mechanism, question = (
-                sstq.Frequencies(bins + 1, epsilon),
-                sstq.Number(0, 1, bins=bins),
-            )
-            chances, truth = (
-                np.append(0.9 * held, 0.1),
-                np.append(np.cumsum(held)[:-1], 1.0),
-            )
+            mechanism = sstq.Frequencies(bins + 1, epsilon)
+            question = sstq.Number(0, 1, bins=bins)
+            chances = np.append(0.9 * held, 0.1)
+            truth = np.append(np.cumsum(held)[:-1], 1.0)
 
             def hold(
                 rng: np.random.Generator,
@@ -165,7 +162,8 @@ def predictions(record: Any) -> Iterator[Result]:
         (10_000, 10, 1.0),
         (10_000, 3, 3.0),
     ):
-        off, printed = [], []
+        off = []
+        printed = []
         for seed in range(ROUNDS):
             rng = np.random.default_rng(seed)
             y = rng.integers(classes, size=people + 2500)
@@ -180,10 +178,8 @@ def predictions(record: Any) -> Iterator[Result]:
                 model.report_.predicted_accuracy - model.score(X[500:2500], y[500:2500])
             )
             printed.append(model.report_.accuracy_stderr)
-        bias, error = (
-            np.mean(off) / np.mean(printed),
-            np.std(off, ddof=1) / math.sqrt(ROUNDS) / np.mean(printed),
-        )
+        bias = np.mean(off) / np.mean(printed)
+        error = np.std(off, ddof=1) / math.sqrt(ROUNDS) / np.mean(printed)
         what = f"predicted accuracy, {classes} classes, ε = {epsilon:g}, n = {people:,}"
         record.writerow([what, ROUNDS, ROUNDS, f"{bias:.3f}"])
         yield Result(

@@ -139,7 +139,8 @@ SIZE = 1 << 14
 # Some coordinates end just below the bound, in an eighth of the last cell: they count as being at it, because a
 # constant density over the whole cell would put them too low.
 AT_BOUND = 1 - 1 / (8 * HALF_CELLS)
-FRAMES, VECTORS = 4, 16
+FRAMES = 4
+VECTORS = 16
 
 
 def typical_coordinates(beta: float, redundancy: float) -> NDArray[np.float32]:

@@ -18,7 +18,8 @@ from benchmarks.references import DIM, MILLION, threads, unit_vectors
 from tests.clients import c_client, cases
 from tests.clients.node import JAVASCRIPT, node_path, run_tests
 
-_INPUTS, _EACH = 1_000_000, 500
+_INPUTS = 1_000_000
+_EACH = 500
 _GROUP = 3
 _NO_COMPILER = Remark("the C client: there is no compiler, install gcc or clang")
 
@@ -101,10 +102,8 @@ def javascript() -> Iterator[Result | Remark]:
     texts = json.dumps([mechanism.to_json() for mechanism in mechanisms.values()])
     timed = json.loads(_node(str(Path(__file__).with_suffix(".mjs")), given=texts))
     for (label, mechanism), seconds in zip(mechanisms.items(), timed, strict=True):
-        x, groups = (
-            unit_vectors(1, mechanism.dim),
-            [_GROUP] if mechanism.groups else None,
-        )
+        x = unit_vectors(1, mechanism.dim)
+        groups = [_GROUP] if mechanism.groups else None
         with threads(1):
             (library,) = fastest(
                 partial(mechanism.encode, x, groups=groups), repeats=50
@@ -152,7 +151,8 @@ def javascript_bits() -> Iterator[Result | Remark]:
         yield _NO_NODE
         return
     with tempfile.TemporaryDirectory(prefix="sstq-clients-") as folder:
-        file, compared = Path(folder) / "cases.json", 0
+        file = Path(folder) / "cases.json"
+        compared = 0
         for _ in range(5):
             compared += cases.write(file, 2000, secrets.randbits(64))
             # fails at the first that differs

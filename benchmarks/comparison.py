@@ -30,9 +30,12 @@ from sstq.accounting import compose, epsilon_per_round, gaussian_sigma
 from sstq.mechanisms import Mechanism
 
 HERE = Path(__file__).parent
-DELTA, EPSILON = 1e-5, 3.0
-DIM, CLIENTS = 4096, 400
-ITEMS, ANSWERS = 1024, 4000
+DELTA = 1e-5
+EPSILON = 3.0
+DIM = 4096
+CLIENTS = 400
+ITEMS = 1024
+ANSWERS = 4000
 # of ours, each with its own frames; their mean scatters less than one round
 ROUNDS = 10
 
@@ -214,10 +217,8 @@ def _rounds() -> Iterator[Result | Remark]:
         yield Result(
             f"{rounds} rounds of LocalDpMod(ε = 3): total ε at δ = {DELTA:g}", exact, ""
         )
-        ours, note = (
-            compose(EPSILON, rounds, delta=DELTA),
-            f"{EPSILON * rounds:g} at δ = 0",
-        )
+        ours = compose(EPSILON, rounds, delta=DELTA)
+        note = f"{EPSILON * rounds:g} at δ = 0"
         yield Result(
             f"{rounds} rounds of FrameUnit(ε = 3): total ε at δ = {DELTA:g}",
             ours,
@@ -235,7 +236,8 @@ def _rounds() -> Iterator[Result | Remark]:
 
 
 def _prio() -> Iterator[Result | Remark]:
-    node, folder = shutil.which("node"), os.environ.get("SSTQ_PEERS_NODE")
+    node = shutil.which("node")
+    folder = os.environ.get("SSTQ_PEERS_NODE")
     if not node or not folder:
         yield Remark(
             "@divviup/dap skipped: SSTQ_PEERS_NODE names no folder with it, or node is not installed"
@@ -263,7 +265,8 @@ def _prio() -> Iterator[Result | Remark]:
         )
 
 
-NODES, CLIP = 100, 0.1
+NODES = 100
+CLIP = 0.1
 # The paper's network for Fashion-MNIST: 25,450 parameters.
 SHAPES = {
     "hidden": (784, 32),

@@ -75,7 +75,9 @@ def flower(task: Task) -> Peer:
     from flwr.supercore.task_identity import TaskIdentity
 
     # as a running app has them
-    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 0
+    TaskIdentity.run_id = 1
+    TaskIdentity.node_id = 1
+    TaskIdentity.task_id = 0
     logging.getLogger("flwr").setLevel(logging.CRITICAL)
     mod = LocalDpMod(1.0, 2.0, task.epsilon, task.delta)
     model = RecordDict(
@@ -163,17 +165,13 @@ def _opendp(task: Task, make: str) -> Peer:
     dp.enable_features("contrib")
     numbers = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=task.dim)
     if make == "laplace":
-        space, reach, promise = (
-            (numbers, dp.l1_distance(T=float)),
-            2 * math.sqrt(task.dim),
-            task.epsilon,
-        )
+        space = (numbers, dp.l1_distance(T=float))
+        reach = 2 * math.sqrt(task.dim)
+        promise = task.epsilon
     else:
-        space, reach, promise = (
-            (numbers, dp.l2_distance(T=float)),
-            2.0,
-            (task.epsilon, task.delta),
-        )
+        space = (numbers, dp.l2_distance(T=float))
+        reach = 2.0
+        promise = (task.epsilon, task.delta)
 
     def measurement(scale: float) -> Any:
         if make == "laplace":

@@ -22,7 +22,9 @@ from sstq.planning.clipping import relative_error, suggest_clip
 from sstq.planning.poisoning import poisoning_bound
 from sstq.scalar.codebooks import interpolation
 
-GROUPS_DIM, GROUPS_CLIENTS, GROUPS_ROUNDS = 64, 10_000, 30
+GROUPS_DIM = 64
+GROUPS_CLIENTS = 10_000
+GROUPS_ROUNDS = 30
 
 
 @benchmark
@@ -125,7 +127,8 @@ def clip_ratio(norms: NDArray[np.float64], epsilon: float, seed: int) -> float:
     found: Any = (
         survey.aggregator().update(survey.encode({"norm": np.log(norms)}, seed)).mean()
     )
-    answer, mechanism = found["norm"], sstq.SSTQ(64, 3.0, bits=2)
+    answer = found["norm"]
+    mechanism = sstq.SSTQ(64, 3.0, bits=2)
     last = np.flatnonzero(answer.cdf_band()[1] < 1).max()
     weights = np.diff(np.where(np.arange(16) <= last, answer.cdf, 1.0), prepend=0)
     chosen = suggest_clip(
@@ -136,7 +139,8 @@ def clip_ratio(norms: NDArray[np.float64], epsilon: float, seed: int) -> float:
     return float(error / suggest_clip(norms, mechanism, len(norms)).error)
 
 
-ROUNDS, LEVEL = 2000, 0.95
+ROUNDS = 2000
+LEVEL = 0.95
 
 Floats = NDArray[np.float64]
 
@@ -159,7 +163,8 @@ class Population:
 
 def population(kind: str, dim: int, groups: int | None = None) -> Population:
     """Vectors that are all "alike", "spike" (alike, one coordinate), "short", "different", or of mean "zero"."""
-    x, rng = typical_vector(dim), np.random.default_rng(1)
+    x = typical_vector(dim)
+    rng = np.random.default_rng(1)
     kinds = {
         "alike": lambda: x[None],
         "spike": lambda: np.eye(1, dim),
@@ -255,7 +260,8 @@ def held(
     """In how many rounds the ball and the box hold the truth."""
     balls = boxes = 0
     for _, estimate in zip(range(rounds), found, strict=False):
-        region, error = estimate.region(level), estimate.value - truth
+        region = estimate.region(level)
+        error = estimate.value - truth
         balls += bool(np.linalg.norm(error) <= region.radius)
         boxes += bool(np.all(np.abs(error) <= region.half_width))
     return balls, boxes
@@ -284,7 +290,8 @@ class Case:
 
     def held(self, rounds: int, seed: int, level: float = LEVEL) -> tuple[int, int]:
         """In how many rounds the ball and the box hold the mean."""
-        mechanism, people = self.mechanism(), self.people()
+        mechanism = self.mechanism()
+        people = self.people()
         found = estimates(mechanism, people, self.clients, np.random.default_rng(seed))
         return held(found, people.estimand(mechanism), rounds, level)
 

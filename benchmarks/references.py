@@ -19,7 +19,9 @@ from sstq import SSTQ, kernels
 from sstq.frames.tight import HadamardFrame
 
 # The network of the paper's experiments.
-DIM, EPSILON, BITS = 25_450, 3.0, 4
+DIM = 25_450
+EPSILON = 3.0
+BITS = 4
 MILLION = 1e6
 
 Floats = NDArray[np.float32]
@@ -59,7 +61,8 @@ def numpy_butterflies(x: NDArray[Any]) -> None:
     half = 1
     while half < x.shape[-1]:
         pairs = x.reshape(*x.shape[:-1], -1, 2, half)
-        upper, lower = pairs[..., 0, :], pairs[..., 1, :]
+        upper = pairs[..., 0, :]
+        lower = pairs[..., 1, :]
         difference = upper - lower
         upper += lower
         lower[...] = difference
@@ -106,7 +109,8 @@ def draw_in_numpy(
         rng: the source of all randomness.
     """
     j = int(rng.integers(len(y)))
-    words, coordinate = mechanism.codebook.values, float(y[j]) / mechanism.bound
+    words = mechanism.codebook.values
+    coordinate = float(y[j]) / mechanism.bound
     k = int(
         np.clip(np.searchsorted(words, coordinate, side="right") - 1, 0, len(words) - 2)
     )
@@ -133,7 +137,9 @@ def numpy_kashin(
         )
         new = np.clip(t + np.clip(rate * a, -cap, cap), -box, box)
         quotient = moved / max(2 * product - power + a @ a, kernels.LEAST_REDUCTION)
-        power, product, moved = a @ a, a @ (new - t), (new - t) @ (new - t)
+        power = a @ a
+        product = a @ (new - t)
+        moved = (new - t) @ (new - t)
         a -= new - t
         t = new
         numpy_butterflies(a)

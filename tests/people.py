@@ -14,7 +14,8 @@ def _field(value):
 
 def written(folder, held, kind):
     """Write what people hold to a file of this kind; returns it with the options that name what is beside it."""
-    people, path = held["X"], folder / f"people.{kind}"
+    people = held["X"]
+    path = folder / f"people.{kind}"
     options = []
     if "groups" in held:
         np.save(folder / "groups.npy", held["groups"])

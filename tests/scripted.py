@@ -24,7 +24,8 @@ class ScriptedBits:
         if self._remaining is None:
             return np.zeros(count, dtype=np.uint64)
         assert count <= len(self._remaining)
-        drawn, self._remaining = self._remaining[:count], self._remaining[count:]
+        drawn = self._remaining[:count]
+        self._remaining = self._remaining[count:]
         return drawn
 
 

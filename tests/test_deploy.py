@@ -112,10 +112,8 @@ def test_only_the_proxy_is_reached_and_believed(name, role):
 
 
 def test_the_database_is_reached_by_the_collector_only(compose):
-    collector, database = (
-        compose["services"]["collector"],
-        compose["services"]["database"],
-    )
+    collector = compose["services"]["collector"]
+    database = compose["services"]["database"]
     assert not {"ports", "networks"} & set(database)
     assert collector["depends_on"]["database"]["condition"] == "service_healthy"
     assert (
@@ -125,7 +123,8 @@ def test_the_database_is_reached_by_the_collector_only(compose):
 
 def test_a_shuffler_runs_like_a_collector_elsewhere(compose):
     shuffler = read("compose.shuffler.yaml")
-    ours, theirs = shuffler["services"]["shuffler"], compose["services"]["collector"]
+    ours = shuffler["services"]["shuffler"]
+    theirs = compose["services"]["collector"]
     # on one machine, for a try, they share no volume
     assert shuffler["name"] != compose["name"]
     assert ours["command"] == ["sstq", "shuffler"]

@@ -206,7 +206,8 @@ def options_by_command(command, name=""):
 )
 def test_every_command_of_the_pages_exists_with_its_options(program, own):
     """Whether they run is for `make soak`."""
-    known, tried = options_by_command(typer.main.get_command(own)), 0
+    known = options_by_command(typer.main.get_command(own))
+    tried = 0
     for page in PAGES:
         for line in re.findall(
             rf"(?:^\$ |`){program} ([a-z][^\n`|]+)",

@@ -22,7 +22,8 @@ EPSILONS = st.floats(1e-6, 32.0)
 
 def exp_bracket(x: Fraction, terms: int = 200) -> tuple[Fraction, Fraction]:
     """Bound e^x by its Taylor polynomial and the geometric bound of the rest: independent of ``decimal``."""
-    total, term = Fraction(1), Fraction(1)
+    total = Fraction(1)
+    term = Fraction(1)
     for k in range(1, terms):
         term = term * x / k
         # Rounding the term down to 400 bits keeps the fractions short; the rest is covered below.

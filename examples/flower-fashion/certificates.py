@@ -36,10 +36,8 @@ def make_certificates(
         days: until they expire.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    authority_key, server_key = (
-        ec.generate_private_key(ec.SECP384R1()),
-        ec.generate_private_key(ec.SECP384R1()),
-    )
+    authority_key = ec.generate_private_key(ec.SECP384R1())
+    server_key = ec.generate_private_key(ec.SECP384R1())
     authority_name = _name("flower-fashion authority")
     identifier = x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key())
     authority = (

@@ -41,7 +41,8 @@ class Deployment:
     """
 
     def __init__(self, folder: Path, timeout: float) -> None:
-        self.folder, self._timeout = folder, timeout
+        self.folder = folder
+        self._timeout = timeout
         self._superlink = SuperLink(folder, timeout, simulation=False)
         self._nodes: list[Process] = []
 
@@ -81,7 +82,8 @@ class Deployment:
                 "the training failed" not in process.text(),
                 process.log,
             )
-        rounds, epsilon = config["num-server-rounds"], config["epsilon"]
+        rounds = config["num-server-rounds"]
+        epsilon = config["epsilon"]
         willing = [node for node in NODES if node.max_epsilon >= epsilon]
         refusals = len(NODES) - len(willing)
         check_history(

@@ -37,7 +37,8 @@ class Process:
         environment: Mapping[str, str],
         logs: Path,
     ) -> None:
-        self.name, self.log = name, logs / f"{name}.log"
+        self.name = name
+        self.log = logs / f"{name}.log"
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 command,
@@ -163,7 +164,8 @@ def _table() -> dict[int, tuple[int, int, str]]:
 
 def _descendants(ancestor: int) -> set[int]:
     table = _table()
-    family, found = {ancestor}, True
+    family = {ancestor}
+    found = True
     while found:
         found = {
             pid for pid, (parent, _, _) in table.items() if parent in family

@@ -41,10 +41,8 @@ def main() -> None:
         "clip": {"fashion-mnist": 0.08, "digits": 0.4}[arguments.dataset],
     }
     with folder_for(arguments.folder) as folder:
-        superlink, output = (
-            SuperLink(folder, arguments.timeout, simulation=True),
-            folder / "output",
-        )
+        superlink = SuperLink(folder, arguments.timeout, simulation=True)
+        output = folder / "output"
         with stopping(superlink.stop):
             superlink.start()
             status = superlink.run(

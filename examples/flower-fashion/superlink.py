@@ -29,7 +29,9 @@ class SuperLink:
     """
 
     def __init__(self, folder: Path, timeout: float, *, simulation: bool) -> None:
-        self.folder, self.timeout, self._simulation = folder, timeout, simulation
+        self.folder = folder
+        self.timeout = timeout
+        self._simulation = simulation
         self._process: Process | None = None
         self._commands: list[Process] = []
         (self.port,) = free_ports(1)
@@ -115,7 +117,8 @@ class SuperLink:
 
         def ended() -> bool:
             nonlocal shown
-            over, text = run.exit_code is not None, run.text()
+            over = run.exit_code is not None
+            text = run.text()
             sys.stdout.write(text[shown:])
             sys.stdout.flush()
             shown = len(text)

@@ -83,9 +83,11 @@ def attained_delta(epsilon, share, clients, total):
 
     The server sees the two counts of both inside sets; everything else only dilutes them.
     """
-    ratio, scale = math.exp(epsilon), math.exp(total)
+    ratio = math.exp(epsilon)
+    scale = math.exp(total)
     inside = share / (share * ratio + 1 - share)
-    mean, reach = 2 * inside * clients, 12 * math.sqrt(2 * inside * clients) + 60
+    mean = 2 * inside * clients
+    reach = 12 * math.sqrt(2 * inside * clients) + 60
     c = np.arange(
         max(0, math.floor(mean - reach)), min(clients, math.ceil(mean + reach)) + 1
     )
@@ -104,7 +106,8 @@ def clones_delta(epsilon, clients, total):
     With b* the greatest count whose ratio exceeds e^ε, and B ~ Bin(c, 1/2),
     δ_c = (e^ε₀ − e^ε)/(e^ε₀ + 1)·Pr[B = b*] − (e^ε − 1)·Pr[B < b*].
     """
-    others, chance = clients - 1, 2 / (math.exp(epsilon) + 1)
+    others = clients - 1
+    chance = 2 / (math.exp(epsilon) + 1)
     reach = 12 * math.sqrt(others * chance) + 60
     c = np.arange(
         max(0, int(others * chance - reach)),
@@ -124,10 +127,13 @@ def clones_delta(epsilon, clients, total):
 
 def claimed_delta(epsilon, share, clients, total):
     """δ of the claim in floating point, by a sum over both counts; for crowds of some thousands."""
-    ratio, scale = math.exp(epsilon), math.exp(total)
+    ratio = math.exp(epsilon)
+    scale = math.exp(total)
     inside = share / (share * ratio + 1 - share)
-    mean, reach = 2 * inside * clients, 12 * math.sqrt(2 * inside * clients) + 60
-    chance, result = (1 - inside * (ratio + 1)) / (1 - 2 * inside), 0.0
+    mean = 2 * inside * clients
+    reach = 12 * math.sqrt(2 * inside * clients) + 60
+    chance = (1 - inside * (ratio + 1)) / (1 - 2 * inside)
+    result = 0.0
     for c in range(
         max(0, math.floor(mean - reach)), min(clients, math.ceil(mean + reach)) + 1
     ):
@@ -143,11 +149,14 @@ def claimed_delta(epsilon, share, clients, total):
 
 def shuffled_delta(epsilon, clients, total, messages=None):
     """The δ that the code gives n clients' shuffled messages at a total ε: tighter each time, as δ is known better."""
-    crowd, best, near = Crowd.of(epsilon, clients, messages), 1.0, 1e-6
+    crowd = Crowd.of(epsilon, clients, messages)
+    best = 1.0
+    near = 1e-6
     if total >= crowd.local * crowd.slots:
         return 0.0
     while (delta := crowd.losses(near).delta(total)) < 0.99 * best:
-        best, near = delta, max(delta, 1e-100)
+        best = delta
+        near = max(delta, 1e-100)
     return min(best, delta)
 
 

@@ -166,7 +166,8 @@ def test_every_step_of_the_proof_holds_below_the_largest_total_variation(seed, s
     """A part 1 − share of every message is drawn from what hardly depends on the vector, and differs between them."""
     generator = np.random.default_rng(seed)
     for _ in range(4):
-        epsilon, clients = generator.uniform(0.2, 3), 4
+        epsilon = generator.uniform(0.2, 3)
+        clients = 4
         common = random_channel(generator, generator.uniform(0, epsilon), 3, 2)
         flip = 1 / (math.exp(epsilon) + 1)
         telling = np.array([[1 - flip, flip], [flip, 1 - flip], [0.5, 0.5]])

@@ -73,7 +73,9 @@ def test_no_data_set_of_a_small_crowd_exceeds_the_bound(seed, clients):
 def test_two_slots_of_a_small_crowd_stay_within_the_composed_bound(seed):
     generator = np.random.default_rng(seed)
     for clients in (2, 3):
-        size, inside, ratio = 3, 1, Fraction(int(generator.integers(15, 90)), 10)
+        size = 3
+        inside = 1
+        ratio = Fraction(int(generator.integers(15, 90)), 10)
         densities = [
             two_level(size, members, ratio)
             for members in itertools.combinations(range(size), inside)
@@ -139,7 +141,8 @@ def test_wide_groups_and_cells_err_on_the_safe_side(monkeypatch, ratio, part):
 @pytest.mark.parametrize(("ratio", "inside"), [(3.0, 0.2), (20.0, 0.04)])
 def test_what_is_left_out_counts_as_infinite(ratio, inside):
     """Clones outside of Bernstein's interval, the rest below its own, and the tail of the split of the clones."""
-    clients, tail = 30, 0.3
+    clients = 30
+    tail = 0.3
     blanket = Blanket(ratio, inside)
     clones = range(1, clients + 1)
     likely = [binomial_mass(clients - 1, 2 * inside, count - 1) for count in clones]
@@ -178,7 +181,8 @@ def binomial_mass(trials, chance, successes):
 
 def bernstein(trials, chance, tail):
     """Where a binomial number is but for `tail` on each side."""
-    mean, log = trials * chance, -math.log(tail)
+    mean = trials * chance
+    log = -math.log(tail)
     reach = math.sqrt(2 * log * mean * (1 - chance)) + log
     return max(0, math.floor(mean - reach)), min(trials, math.ceil(mean + reach))
 
@@ -239,7 +243,8 @@ def test_at_one_and_a_millionth_the_bound_is_within_half_a_percent_of_the_attain
 )
 def test_weights_of_the_cells_ends_have_their_digits(trials, inside, ratio):
     """Against mpmath: below the mean relatively, above it absolutely."""
-    blanket, clones = Blanket(ratio, inside), np.array([7])
+    blanket = Blanket(ratio, inside)
+    clones = np.array([7])
     ends, weights, _ = _rest(np.array([trials]), blanket, clones, 1e-20)
     nodes = np.rint(ends[0] * 7).astype(int)
     width = int(nodes[1] - nodes[0])

@@ -100,7 +100,8 @@ def test_the_sum_is_that_of_the_doubles_and_not_a_sum_in_doubles(path):
     ledger = Ledger(path, epsilon=1.0)
     for name in range(9):
         ledger.spend(0.1, name)
-        spent, left = (name + 1) * Fraction(0.1), 1 - (name + 1) * Fraction(0.1)
+        spent = (name + 1) * Fraction(0.1)
+        left = 1 - (name + 1) * Fraction(0.1)
         assert (
             Fraction(math.nextafter(ledger.spent, 0)) < spent <= Fraction(ledger.spent)
         )
@@ -346,7 +347,8 @@ def test_a_full_disk_spends_nothing(path, monkeypatch):
 def test_an_expense_is_on_the_disk_before_spend_returns(path, monkeypatch):
     ledger = Ledger(path, epsilon=2.0)
     done = []
-    fsync, replace = os.fsync, os.replace
+    fsync = os.fsync
+    replace = os.replace
 
     def watched_fsync(descriptor):
         done.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")

@@ -22,7 +22,8 @@ def response(epsilon, step=STEP):
 
 def exact_delta(pairs, total):
     """sup P − e^ε·Q of a product of pairs of distributions, in rational arithmetic."""
-    scale, result = Fraction(math.exp(total)), Fraction(0)
+    scale = Fraction(math.exp(total))
+    result = Fraction(0)
     for chosen in product(*(list(zip(*pair, strict=True)) for pair in pairs)):
         first = math.prod((p for p, _ in chosen), start=Fraction(1))
         second = math.prod((q for _, q in chosen), start=Fraction(1))
@@ -91,7 +92,8 @@ def test_infinite_losses_are_paid_for_by_every_message():
 
 def test_masses_and_losses_only_grow_on_the_grid(seed):
     generator = np.random.default_rng(seed)
-    losses, masses = generator.uniform(0.001, 3, 500), generator.uniform(0, 1e-3, 500)
+    losses = generator.uniform(0.001, 3, 500)
+    masses = generator.uniform(0, 1e-3, 500)
     grid = Losses.symmetric(losses, masses, 0.0, STEP)
     assert np.sum(grid.masses) == pytest.approx(1, abs=1e-6)
     for total in (0.0, 0.5, 1.7):

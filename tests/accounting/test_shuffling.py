@@ -148,7 +148,9 @@ def test_the_table_of_the_page_is_true():
 
 
 def test_the_bound_by_the_law_is_nearly_attained():
-    epsilon, share, clients = 7.53, 0.002, 59_000
+    epsilon = 7.53
+    share = 0.002
+    clients = 59_000
     assert two_level_shuffled_epsilon(epsilon, share, clients, 1e-6) == pytest.approx(
         1.002, abs=6e-4
     )

@@ -28,7 +28,8 @@ def aggregate(*batches, mechanism=MECHANISM):
 
 
 def same_bits(a, b):
-    first, second = a.mean(), b.mean()
+    first = a.mean()
+    second = b.mean()
     return (
         np.array_equal(first.value, second.value)
         and np.array_equal(first.stderr, second.stderr)
@@ -54,7 +55,8 @@ def test_sums_are_exact():
     # The total of a coordinate, in rational arithmetic, is that of the decoding values up to their fixed-point unit.
     messages = sample(2000)
     aggregator = aggregate(messages)
-    code, index = messages.column("code"), messages.column("index")
+    code = messages.column("code")
+    index = messages.column("index")
     exponent = math.frexp(np.max(np.abs(MECHANISM.decoding_values)))[1]
     unit = Fraction(2) ** (exponent - 60)
     for j in range(MECHANISM.frame.size):
@@ -275,7 +277,8 @@ def test_dense_sums_and_what_they_refuse(kind, unit):
 
 
 def test_files_are_added_once_and_whole(tmp_path):
-    good, bad = tmp_path / "good.sstq", tmp_path / "bad.sstq"
+    good = tmp_path / "good.sstq"
+    bad = tmp_path / "bad.sstq"
     sstq.write_messages(good, sample(30))
     sstq.write_messages(bad, sample(40, rng=2))
     bad.write_bytes(bad.read_bytes()[:-1] + b"\0")
@@ -339,7 +342,8 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
         with path.open("ab") as file:
             file.write(b"more")
 
-    aggregator, read = MECHANISM.aggregator(), MessageFile.read
+    aggregator = MECHANISM.aggregator()
+    read = MessageFile.read
     monkeypatch.setattr(MessageFile, "read", replacing)
     with pytest.raises(ValueError, match="changed while it was read"):
         aggregator.update_from_file(path)
@@ -364,7 +368,8 @@ def test_a_small_file_needs_no_second_state(tmp_path, monkeypatch):
     mechanism = sstq.SSTQ(dim=1000, epsilon=2.0, bits=2)
     messages = mechanism.encode(np.zeros((50, 1000)), rng=1)
     sstq.write_messages(tmp_path / "few.sstq", messages)
-    expected, aggregator = mechanism.aggregator(), mechanism.aggregator()
+    expected = mechanism.aggregator()
+    aggregator = mechanism.aggregator()
     expected.update(messages)
     monkeypatch.setattr(
         type(aggregator), "__init__", lambda *_: pytest.fail("a second state")

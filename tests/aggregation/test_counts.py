@@ -29,7 +29,8 @@ def counted(mechanism, messages):
         axis=1,
     )
     distinct, times = np.unique(flat, axis=0, return_counts=True)
-    columns, start = {}, 0
+    columns = {}
+    start = 0
     for field in mechanism.layout.fields:
         columns[field.name] = distinct[:, start : start + field.count].reshape(
             field.shape(len(distinct))
@@ -40,7 +41,8 @@ def counted(mechanism, messages):
 
 def same_bits(a, b):
     assert np.array_equal(a.sums(), b.sums())
-    first, second = a.mean(), b.mean()
+    first = a.mean()
+    second = b.mean()
     assert np.array_equal(first.value, second.value)
     assert np.array_equal(first.stderr, second.stderr)
     assert (first.count, first.simulated) == (second.count, second.simulated)

@@ -17,7 +17,8 @@ from sstq.mechanisms import FrameUnit
 
 def test_the_standard_error_contains_the_bias_of_too_few_frames(seed):
     """On one frame the noise alone is a seventieth of the error."""
-    dim, clients = 384, 20_000
+    dim = 384
+    clients = 20_000
     x = typical_vector(dim)
     for frames in (1, 4):
         mechanism = FrameUnit(dim, 8.0, frames=frames, frame_seed=seed)
@@ -51,7 +52,8 @@ def test_regions_of_special_estimates():
 
 def test_regions_grow_with_their_level_and_fewer_directions():
     estimate = Estimate(np.zeros(50), np.full(50, 0.1), count=1000)
-    wide, narrow = estimate.region(0.99), estimate.region(0.5)
+    wide = estimate.region(0.99)
+    narrow = estimate.region(0.5)
     assert wide.radius > narrow.radius > 0
     assert np.all(wide.half_width > narrow.half_width)
     assert replace(estimate, directions=2.0).region(0.99).radius > wide.radius
@@ -63,7 +65,8 @@ def test_regions_grow_with_their_level_and_fewer_directions():
 @pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
 def test_the_box_is_sidaks_with_the_bias_of_frames(level):
     """Of many messages, so that Student's law is the normal one; bias spreads over its own directions."""
-    error, bias = np.array([0.1, 0.3, 0.2, 0.5]), 0.4
+    error = np.array([0.1, 0.3, 0.2, 0.5])
+    bias = 0.4
     estimate = Estimate(np.zeros(4), error, count=2**32)
     quantile = NormalDist().inv_cdf((1 + level ** (1 / 4)) / 2)
     np.testing.assert_allclose(
@@ -83,8 +86,10 @@ def test_the_box_is_sidaks_with_the_bias_of_frames(level):
 @pytest.mark.parametrize("make", [HadamardFrame, FourierFrame])
 def test_the_square_of_a_covariance_against_a_dense_one(make, dim, tolerance, seed):
     """Exact up to 64 dimensions. Above, 20 signs are right to 2 % and fail 15 % falsely below 1e-9."""
-    rng, frame = np.random.default_rng(seed), make(dim, 256, seed=seed)
-    weights, mean = rng.random(256), rng.standard_normal(dim) / 4
+    rng = np.random.default_rng(seed)
+    frame = make(dim, 256, seed=seed)
+    weights = rng.random(256)
+    mean = rng.standard_normal(dim) / 4
     rows = frame.rows(np.arange(256))
     dense = rows.T @ (weights[:, None] * rows) - np.outer(mean, mean)
     assert trace_of_square(frame, weights, mean) == pytest.approx(
@@ -132,7 +137,8 @@ def test_regions_hold_where_few_messages_hit_a_coordinate(case, seed):
         estimate = (
             mechanism.aggregator().update(messages[start : start + clients]).mean()
         )
-        region, error = estimate.region(0.95), estimate.value - x
+        region = estimate.region(0.95)
+        error = estimate.value - x
         box += bool(np.any(np.abs(error) > region.half_width))
         ball += bool(np.linalg.norm(error) > region.radius)
     assert max(box, ball) <= binom.isf(1e-6 / 2, rounds, 0.06)
@@ -146,9 +152,7 @@ def test_what_is_rare_widens_regions_of_many_messages_by_nothing(mechanism):
     """No chance is involved but that of the seed: the widening is 0.0 to 0.3 % at 10,000 people."""
     x = np.broadcast_to(typical_vector(mechanism.dim), (10_000, mechanism.dim))
     estimate = mechanism.aggregator().update(mechanism.encode(x, rng=1)).mean()
-    plain, region = (
-        replace(estimate, largest=0.0, longest=0.0).region(),
-        estimate.region(),
-    )
+    plain = replace(estimate, largest=0.0, longest=0.0).region()
+    region = estimate.region()
     assert np.all(region.half_width < 1.01 * plain.half_width)
     assert region.radius < 1.01 * plain.radius

@@ -17,7 +17,8 @@ from sstq.aggregation.counts import COUNT, counting_query
 from sstq.integrations.arrow import encode_batches
 from tests.contract.cases import encode
 
-N, DIM = 20_000, 6
+N = 20_000
+DIM = 6
 BAR = {
     "SSTQ flat": sstq.SSTQ(DIM, 3.0, bits=3),
     "FrameUnit, 2^16 frames": sstq.FrameUnit(DIM, 3.0, frames=1 << 16),
@@ -52,7 +53,8 @@ def agree(collected, table):
     aggregator = mechanism.aggregator()
     aggregator.update_counts(table, simulated=True)
     assert np.array_equal(aggregator.sums(), expected.sums())
-    found, wanted = aggregator.mean(), expected.mean()
+    found = aggregator.mean()
+    wanted = expected.mean()
     assert found.value.tobytes() == wanted.value.tobytes()
     assert found.stderr.tobytes() == wanted.stderr.tobytes()
     assert found.count == wanted.count == N

@@ -272,7 +272,9 @@ def test_an_event_is_tested_on_other_messages_than_those_that_selected_it():
 @pytest.mark.parametrize("case", ["vqsgd", "privunit"])
 def test_false_alarms_are_rarer_than_alpha(case, seed):
     # The pair that spends all of ε, so that only the level protects it.
-    mechanism, alpha, runs = build(case, dim=8), 0.1, 40
+    mechanism = build(case, dim=8)
+    alpha = 0.1
+    runs = 40
     x = mechanism.clip * np.eye(8)[0]
     alarms = sum(
         empirical_audit(

@@ -46,7 +46,9 @@ def check_alone(folder, certificate, mechanism=None):
     if mechanism is not None:
         paths.append(folder / "mechanism.json")
         paths[1].write_text(mechanism.to_json() + "\n")
-    hook, arguments, said = sys.excepthook, sys.argv, StringIO()
+    hook = sys.excepthook
+    arguments = sys.argv
+    said = StringIO()
     sys.argv = ["verify", *map(str, paths)]
     try:
         with redirect_stdout(said):
@@ -56,7 +58,8 @@ def check_alone(folder, certificate, mechanism=None):
     except Exception as error:  # the script's hook says this
         return Said(1, said.getvalue(), f"INVALID: {error!r}")
     finally:
-        sys.excepthook, sys.argv = hook, arguments
+        sys.excepthook = hook
+        sys.argv = arguments
     return Said(0, said.getvalue(), "")
 
 
@@ -126,7 +129,8 @@ def test_the_script_bounds_what_it_leaves_out_of_the_exponential(tmp_path):
 
 def test_the_script_compares_the_ratio_with_e_to_the_epsilon(tmp_path):
     """Alone, of a total that fits: 4 doubles below the loss are too little."""
-    law, loss = build("sstq").law(), build("sstq").privacy_loss()
+    law = build("sstq").law()
+    loss = build("sstq").privacy_loss()
     ends = [f"{end:f}" for end in log_interval(law.ratio())]
     assert check_alone(tmp_path, json.dumps(by_hand(law, loss, ends))).returncode == 0
     less = loss - 4 * math.ulp(loss)
@@ -270,7 +274,8 @@ def test_what_is_not_private_gets_no_certificate():
 def test_a_person_spends_what_all_messages_spend(tmp_path):
     """Of 16 messages of ε = 3 the certificate, the audit and the script say 48, and not 3."""
     mechanism = sstq.FrameUnit(10, 3.0, messages=16, frames=64)
-    audit, certificate = exact_audit(mechanism), json.loads(certify(mechanism))
+    audit = exact_audit(mechanism)
+    certificate = json.loads(certify(mechanism))
     assert (
         audit.messages,
         audit.total,
@@ -362,7 +367,8 @@ def mutations(data):
 def test_every_mutation_is_refused_or_says_the_same(case, tmp_path):
     """With the mechanism's file: only another way to write a number passes, or a wider interval that is still true."""
     mechanism = build(case)
-    data, tried = json.loads(certificate_of(case)), 0
+    data = json.loads(certificate_of(case))
+    tried = 0
     ratio = Fraction(*map(int, data["ratio"]))
     for path, mutant in mutations(data):
         tried += 1

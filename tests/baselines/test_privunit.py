@@ -36,10 +36,8 @@ def integral(density, coordinate, power, low, high):
 @pytest.mark.parametrize("epsilon", [0.1, 12.0])
 def test_cap_against_quadrature(dim, epsilon):
     """Mass, gain and second moments of both caps by numerical integration of their densities."""
-    sphere, gauss = (
-        Cap.optimal(dim, epsilon),
-        Cap.optimal(dim, epsilon, on_sphere=False),
-    )
+    sphere = Cap.optimal(dim, epsilon)
+    gauss = Cap.optimal(dim, epsilon, on_sphere=False)
     # On the sphere t = cos θ with density sin^(d−2) θ; the Gaussian coordinate is g/√d.
     weight = special.beta(0.5, (dim - 1) / 2)
     cases = [
@@ -62,7 +60,8 @@ def test_cap_against_quadrature(dim, epsilon):
     ]
     for cap, density, coordinate, edge, end, across in cases:
         start = 0.0 if cap is sphere else -12.0
-        mass, inside = cap.mass / TOTAL, cap.inside / TOTAL
+        mass = cap.mass / TOTAL
+        inside = cap.inside / TOTAL
         levels = ((start, edge, inside / mass), (edge, end, (1 - inside) / (1 - mass)))
         moments = [
             sum(
@@ -116,7 +115,8 @@ def test_the_levels_keep_epsilon_exactly():
                 Cap.optimal(50, epsilon, on_sphere),
                 Cap.of_mass(50, epsilon, TOTAL // 2, on_sphere),
             ):
-                p, a = Fraction(cap.inside, TOTAL), Fraction(cap.mass, TOTAL)
+                p = Fraction(cap.inside, TOTAL)
+                a = Fraction(cap.mass, TOTAL)
                 assert p / a * (1 - a) / (1 - p) <= exp_lower(epsilon)
                 # One unit more would be too much.
                 p = Fraction(cap.inside + 1, TOTAL)
@@ -138,13 +138,12 @@ def ranks(mechanism, vectors, u):
 )
 def test_the_density_along_the_vector_has_its_two_levels(variant, dim, seed):
     """In ranks it is a step function: histograms of both sides with 8 bins each, at |z| < 6 (3e-8)."""
-    mechanism, x, count, bins = (
-        make(variant, dim=dim, epsilon=2.0),
-        np.full(dim, dim**-0.5),
-        20_000,
-        8,
-    )
-    mass, inside = mechanism.cap.mass / TOTAL, mechanism.cap.inside / TOTAL
+    mechanism = make(variant, dim=dim, epsilon=2.0)
+    x = np.full(dim, dim**-0.5)
+    count = 20_000
+    bins = 8
+    mass = mechanism.cap.mass / TOTAL
+    inside = mechanism.cap.inside / TOTAL
     observed = ranks(
         mechanism,
         mechanism.encode(np.tile(x, (count, 1)), rng=seed).column("vector"),
@@ -152,10 +151,8 @@ def test_the_density_along_the_vector_has_its_two_levels(variant, dim, seed):
     )
     for low, high, share in ((0.0, mass, inside), (mass, 1.0, 1 - inside)):
         # Single precision on the wire may move a vector over an edge, but hardly ever.
-        counts, expected = (
-            np.histogram(observed, np.linspace(low, high, bins + 1))[0],
-            count * share / bins,
-        )
+        counts = np.histogram(observed, np.linspace(low, high, bins + 1))[0]
+        expected = count * share / bins
         assert np.all(np.abs(counts - expected) < 6 * np.sqrt(expected) + 3)
 
 
@@ -164,8 +161,11 @@ def test_the_whole_output_on_the_circle(seed):
 
     6 vectors, 12 bins each, |z| < 6: false-failure rate 2e-7.
     """
-    mechanism, count, bins = make("privunit", dim=2, epsilon=1.5), 40_000, 12
-    mass, inside = mechanism.cap.mass / TOTAL, mechanism.cap.inside / TOTAL
+    mechanism = make("privunit", dim=2, epsilon=1.5)
+    count = 40_000
+    bins = 12
+    mass = mechanism.cap.mass / TOTAL
+    inside = mechanism.cap.inside / TOTAL
     edges = np.linspace(-np.pi, np.pi, bins + 1)
     turns = edges / (2 * np.pi)
     # Over the angle from x, in turns, the distribution function has the slope p/A up to A/2, (1 − p)/(1 − A) beyond.
@@ -174,7 +174,8 @@ def test_the_whole_output_on_the_circle(seed):
         slopes[1] * turns
         + (slopes[0] - slopes[1]) * np.clip(turns, -mass / 2, mass / 2)
     )
-    low, high = (1 - inside) / (1 - mass) / bins, inside / mass / bins
+    low = (1 - inside) / (1 - mass) / bins
+    high = inside / mass / bins
     for x in ([1, 0], [-1, 0], [0, -1], [0.6, 0.8], [0.3, 0.4], [0, 0]):
         x = np.array(x, dtype=float)
         v = (

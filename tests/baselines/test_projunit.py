@@ -29,7 +29,8 @@ def test_uniform_projections_are_caught(seed, monkeypatch):
 
     Here they are uniform in (0, √3), of second moment 1, and ‖Wx‖ at d = 12 is √(k·(1/4 + 12·3/4)).
     """
-    mechanism, x = make(), np.full(12, 12**-0.5)
+    mechanism = make()
+    x = np.full(12, 12**-0.5)
     accuracy.check_estimates(mechanism, seed, ("constant",))
 
     def uniforms(words):

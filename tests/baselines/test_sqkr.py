@@ -76,7 +76,8 @@ def test_subsampled_messages_are_private_for_every_pair(k, epsilon, seed):
         0, 1 << 64, size=(6, 2 * k), dtype=np.uint64
     )
     # all bits up and all down, unless the coefficient forbids it
-    choices[0, k:], choices[1, k:] = 0, 2**64 - 1
+    choices[0, k:] = 0
+    choices[1, k:] = 2**64 - 1
     reached = set()
     for choice in choices:
         outcomes = [subsampled_distribution(mechanism, x, choice) for x in inputs(3)]
@@ -131,7 +132,8 @@ def test_dense_messages_are_private_for_every_pair(dim, frame, size, seed):
         0, 1 << 64, size=(3, -(-size // 2)), dtype=np.uint64
     )
     # all bits up and all down, unless the coefficient forbids it
-    words[0], words[1] = 0, 2**64 - 1
+    words[0] = 0
+    words[1] = 2**64 - 1
     reached = {
         dense_distribution(mechanism, x, rounding)
         for x in inputs(dim)
@@ -203,7 +205,8 @@ def test_subsampled_error_is_the_enumeration(k):
     matrix = np.asarray(mechanism.channel.matrix, dtype=float) / TOTAL
     signs = 2.0 * (np.arange(1 << k)[:, None] >> np.arange(k) & 1) - 1
     gap = (mechanism.channel.own - mechanism.channel.other) / TOTAL
-    mean, power = np.zeros(2), 0.0
+    mean = np.zeros(2)
+    power = 0.0
     for chosen in itertools.product(range(5), repeat=k):
         drawn = list(chosen)
         token = np.prod((1 + signs * y[drawn]) / 2, axis=1)
@@ -226,7 +229,8 @@ def test_subsampled_error_is_the_enumeration(k):
 )
 def test_the_second_moment_is_that_of_the_decoded_messages(arguments, seed):
     """4 z-tests at |z| < 6 (1e-8), of a spike in few dimensions, where the cross terms weigh most."""
-    mechanism, count = SQKR(4, 3.0, **arguments), 20_000
+    mechanism = SQKR(4, 3.0, **arguments)
+    count = 20_000
     messages = mechanism.encode(np.tile([0.0, -1.0, 0.0, 0.0], (count, 1)), rng=seed)
     aggregator = mechanism.aggregator()
     aggregator.update(messages)

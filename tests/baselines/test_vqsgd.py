@@ -23,7 +23,8 @@ def output_distribution(mechanism, x, which, spread):
 
     The code is a step function of the last word, with steps of the two integers; both ends of every step are encoded.
     """
-    own, other = mechanism.channel.own, mechanism.channel.other
+    own = mechanism.channel.own
+    other = mechanism.channel.other
     starts = [0, *(own + i * other for i in range(mechanism.channel.size - 1))]
     ends = [*starts[1:], TOTAL]
     last = np.array(
@@ -31,7 +32,9 @@ def output_distribution(mechanism, x, which, spread):
         dtype=np.uint64,
     ).reshape(-1)
     words = np.empty((len(last), 3), dtype=np.uint64)
-    words[:, 0], words[:, 1], words[:, 2] = which, spread, last << np.uint64(2)
+    words[:, 0] = which
+    words[:, 1] = spread
+    words[:, 2] = last << np.uint64(2)
     rows = mechanism.clip * np.tile(x, (len(last), 1))
     (codes,) = mechanism.encode_rows(rows, ScriptedBits(words), None)
     np.testing.assert_array_equal(codes[::2], codes[1::2])

@@ -31,7 +31,8 @@ def test_our_rows_have_the_error_that_the_mechanism_states(
 ) -> None:
     """A round's squared error scatters by about √(2/d) = 4 %; six of these are false failures below one in 10⁷."""
     monkeypatch.setattr(comparison, "ROUNDS", 1)
-    dim, count = 1024, 100
+    dim = 1024
+    count = 100
     x = np.random.default_rng(1).standard_normal((count, dim))
     x = (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
     mechanism = FrameUnit(dim, 3.0)

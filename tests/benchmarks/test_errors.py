@@ -69,7 +69,8 @@ def test_regions_are_no_larger_than_they_need_to_be(case, seed):
 @pytest.mark.parametrize("name", ["sstq", "frameunit"])
 def test_the_laws_are_those_of_the_encoders(name, kind, seed):
     """By the chi-square statistic of 200,000 messages, false failures below 1e-7."""
-    mechanism, people = sstq.mechanism(name, dim=8, epsilon=3.0), population(kind, 8)
+    mechanism = sstq.mechanism(name, dim=8, epsilon=3.0)
+    people = population(kind, 8)
     who = np.random.default_rng(seed).integers(len(people.vectors), size=200_000)
     messages = mechanism.encode(people.vectors[who], rng=seed)
     index, code = (

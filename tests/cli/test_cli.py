@@ -563,11 +563,9 @@ def test_nobody_is_encoded_twice(tmp_path, spec, vectors_file):
 
 @pytest.mark.slow
 def test_the_whole_way_as_a_user_goes_it(tmp_path, vectors, vectors_file):
-    spec, messages, folder = (
-        tmp_path / "m.json",
-        tmp_path / "messages.sstq",
-        tmp_path / "result",
-    )
+    spec = tmp_path / "m.json"
+    messages = tmp_path / "messages.sstq"
+    folder = tmp_path / "result"
     run("spec", "--dim", DIM, "--epsilon", 4, "--bits", 2, "--clip", 9, "-o", spec)
     code, _, err = run_program(
         "encode",
@@ -590,7 +588,8 @@ def test_the_whole_way_as_a_user_goes_it(tmp_path, vectors, vectors_file):
     )
     assert (code, err) == (0, "")
     summary = summary_in(folder)
-    mean, stderr = np.load(folder / "mean.npy"), np.load(folder / "stderr.npy")
+    mean = np.load(folder / "mean.npy")
+    stderr = np.load(folder / "stderr.npy")
     mechanism = sstq.from_json(spec.read_text())
     assert mean.shape == stderr.shape == (DIM,)
     assert summary["count"] == len(vectors)
@@ -613,7 +612,8 @@ def test_the_whole_way_as_a_user_goes_it(tmp_path, vectors, vectors_file):
 def test_encode_reads_a_file_once_and_aggregate_runs_no_client_code(
     tmp_path, spec, vectors_file, monkeypatch
 ):
-    pieces, read = vector_files.VectorFile.pieces, []
+    pieces = vector_files.VectorFile.pieces
+    read = []
     monkeypatch.setattr(
         vector_files.VectorFile,
         "pieces",

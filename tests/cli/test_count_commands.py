@@ -151,7 +151,8 @@ def test_queries_of_databases(files):
 
 
 def test_wrong_tables_are_refused_by_name(files):
-    m, out = ("-m", files / "m.json"), ("-o", files / "x")
+    m = ("-m", files / "m.json")
+    out = ("-o", files / "x")
     for text, options, words, code in (
         ("code,index\n0,0\n", (), "got none named messages", 1),
         (
@@ -198,7 +199,8 @@ def shares(tmp_path):
 
 
 def test_a_table_with_equal_rows_is_skipped_aloud(shares):
-    m, out = ("-m", shares / "m.json"), ("-o", shares / "out")
+    m = ("-m", shares / "m.json")
+    out = ("-o", shares / "out")
     found = run(
         "aggregate", shares / "one.csv", shares / "two.csv", "--counts", *m, *out
     )
@@ -211,7 +213,8 @@ def test_a_table_with_equal_rows_is_skipped_aloud(shares):
 
 
 def test_counts_cannot_say_whether_a_seed_was_used(shares):
-    m, out = ("-m", shares / "m.json"), ("-o", shares / "out")
+    m = ("-m", shares / "m.json")
+    out = ("-o", shares / "out")
     said = "tables of counts do not say whether messages were simulated with a seed"
     found = run("aggregate", shares / "one.csv", "--counts", *m, *out)
     assert said in found.stderr
@@ -257,7 +260,8 @@ def test_a_survey_has_no_mean_per_group(shares):
 
 
 def test_columns_of_one_name_are_refused(shares):
-    m, out = ("-m", shares / "m.json"), ("-o", shares / "out")
+    m = ("-m", shares / "m.json")
+    out = ("-o", shares / "out")
     (shares / "bad.csv").write_text("code,messages,messages\n0,5,900\n")
     with duckdb.connect(str(shares / "m.duckdb")) as connection:
         connection.execute("create table messages as select 0 as code, 5 as n")

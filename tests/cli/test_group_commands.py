@@ -110,11 +110,9 @@ def test_one_mean_per_public_group(files, spec):
     ]
     assert table["ZW"][-1] == "too few"
     assert table["DE"][-1] == ""
-    means, errors, rows = (
-        np.load(out / "mean.npy"),
-        np.load(out / "stderr.npy"),
-        listed(out),
-    )
+    means = np.load(out / "mean.npy")
+    errors = np.load(out / "stderr.npy")
+    rows = listed(out)
     assert means.shape == errors.shape == (4, DIM)
     assert [row["label"] for row in rows] == ["DE", "ZW", "a/b", "x\ty"]
     for row, mean, error in zip(rows, means, errors, strict=True):
@@ -143,11 +141,9 @@ def test_groups_are_those_of_the_files_however_given(files, spec):
             files / f"{name}.messages.parquet",
         )
     run("encode", files / "two.parquet", "-m", spec, "-o", files / "plain.parquet")
-    one, two, by = (
-        files / "one.messages.parquet",
-        files / "two.messages.parquet",
-        ("--by", "country", "-m", spec, "-o"),
-    )
+    one = files / "one.messages.parquet"
+    two = files / "two.messages.parquet"
+    by = ("--by", "country", "-m", spec, "-o")
     run("aggregate", one, two, *by, files / "once")
     again = run("aggregate", two, one, two, *by, files / "twice")
     assert "1 of 3 files were already counted" in again.stderr
@@ -252,7 +248,8 @@ def test_private_groups(files, private, people):
     out = files / "out"
     table = lines(run("aggregate", files / "g.sstq", "-m", private, "-o", out))
     assert {"0", "1", "2"} <= set(table)
-    arrays, rows = read_archive(out / "groups.npz"), listed(out)
+    arrays = read_archive(out / "groups.npz")
+    rows = listed(out)
     found = mechanism.aggregator().update(stored).mean()
     for name in ("means", "means_stderr", "sums", "sums_stderr"):
         np.testing.assert_array_equal(arrays[name], getattr(found, name))
@@ -274,7 +271,8 @@ def test_a_private_group_of_too_few_people_has_no_mean(files):
     table = lines(
         run("aggregate", files / "few.sstq", "-m", private, "-o", files / "few")
     )
-    arrays, rows = read_archive(files / "few" / "groups.npz"), listed(files / "few")
+    arrays = read_archive(files / "few" / "groups.npz")
+    rows = listed(files / "few")
     few = np.isnan(arrays["means"]).all(axis=1)
     # An empty group is beyond three standard errors in 0.1 % of runs: all six in 1e-17.
     assert few[2:].any()

@@ -17,7 +17,9 @@ BOUNDS = {"age": (0, 110), "bmi": (10, 60)}
 
 def saved(folder, mechanism, held):
     """A mechanism's file and the folder of results of these people."""
-    spec, messages, result = folder / "m.json", folder / "m.sstq", folder / "result"
+    spec = folder / "m.json"
+    messages = folder / "m.sstq"
+    result = folder / "result"
     spec.write_text(mechanism.to_json())
     sstq.write_messages(messages, mechanism.encode(**held, rng=1))
     run("aggregate", messages, "-m", spec, "-o", result)

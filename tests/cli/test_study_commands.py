@@ -23,7 +23,8 @@ def people(path, values, name="drink"):
 
 def round_of(folder, state, values, number, *options):
     """One cohort: question, answer and learn."""
-    asked, messages = folder / f"q{number}.json", folder / f"m{number}.sstq"
+    asked = folder / f"q{number}.json"
+    messages = folder / f"m{number}.sstq"
     run("study", "question", state, "--people", 1000, "--output", asked)
     run(
         "study",
@@ -41,7 +42,8 @@ def round_of(folder, state, values, number, *options):
 
 @pytest.mark.slow
 def test_words_from_a_new_study_to_a_picture(tmp_path):
-    state, table = tmp_path / "words.json", people(tmp_path / "people.csv", DRINKS)
+    state = tmp_path / "words.json"
+    table = people(tmp_path / "people.csv", DRINKS)
     run("study", "new", state, "--kind", "words", "--epsilon", 6, "--longest", 6)
     planned = run("study", "plan", state, "--people", 3000).stdout
     assert "letters 1 to 5" in planned
@@ -57,7 +59,8 @@ def test_words_from_a_new_study_to_a_picture(tmp_path):
         for number in range(3)
     ]
     assert "the result is there" in told[-1]
-    output, picture = tmp_path / "result.csv", tmp_path / "result.png"
+    output = tmp_path / "result.csv"
+    picture = tmp_path / "result.png"
     shown = run("study", "result", state, "--output", output, "--plot", picture).stdout
     assert "tea" in shown
     assert "total epsilon per person\t6\n" in shown
@@ -69,7 +72,8 @@ def test_words_from_a_new_study_to_a_picture(tmp_path):
 
 
 def test_words_above_longest_are_told(tmp_path):
-    state, table = tmp_path / "words.json", people(tmp_path / "people.csv", DRINKS)
+    state = tmp_path / "words.json"
+    table = people(tmp_path / "people.csv", DRINKS)
     run("study", "new", state, "--kind", "words", "--epsilon", 6, "--longest", 5)
     none = tmp_path / "none.sstq"
     assert "sstq study question" in run("study", "learn", state, none, code=1).stderr
@@ -94,16 +98,15 @@ def test_ranges_columns_and_panels(tmp_path):
     assert "the result is there" in told
     assert "clip" in repr(sstq.studies.Study.from_json(state.read_text()).result)
 
-    state, table = (
-        tmp_path / "columns.json",
-        people(tmp_path / "ages.csv", [*range(1000)], "age"),
-    )
+    state = tmp_path / "columns.json"
+    table = people(tmp_path / "ages.csv", [*range(1000)], "age")
     run("study", "new", state, "--kind", "columns", "--epsilon", 6, "--columns", "age")
     for number in (4, 5):
         round_of(tmp_path, state, table, number)
     assert "age" in run("study", "result", state).output
 
-    state, schema = tmp_path / "panel.json", tmp_path / "survey.json"
+    state = tmp_path / "panel.json"
+    schema = tmp_path / "survey.json"
     schema.write_text(
         sstq.Survey(6.0, {"drink": sstq.Choice(["Tea", "coffee"])}).to_json()
     )
@@ -137,7 +140,8 @@ def test_wrong_usage(tmp_path):
     )
     run("study", "new", state, "--kind", "words", "--epsilon", 2, "--longest", 3)
     run("study", "new", state, "--kind", "words", "--epsilon", 2, code=2)
-    asked, table = tmp_path / "q.json", people(tmp_path / "people.csv", DRINKS)
+    asked = tmp_path / "q.json"
+    table = people(tmp_path / "people.csv", DRINKS)
     run("study", "question", state, "--people", 10, "--output", asked)
     again = tmp_path / "again.json"
     run("study", "question", state, "--people", 10, "--output", again)
@@ -165,7 +169,8 @@ def test_wrong_usage(tmp_path):
 
 
 def _question(folder):
-    state, asked = folder / "words.json", folder / "question.json"
+    state = folder / "words.json"
+    asked = folder / "question.json"
     run("study", "new", state, "--kind", "words", "--epsilon", 6)
     run("study", "question", state, "--people", 9, "--output", asked)
     return asked

@@ -9,7 +9,8 @@ from .test_cli import run
 
 
 def test_from_a_table_to_results(tmp_path):
-    table, schema = tmp_path / "people.csv", tmp_path / "survey.json"
+    table = tmp_path / "people.csv"
+    schema = tmp_path / "survey.json"
     rows = [["country", "age"], *([["AT", 30], ["DE", 50], ["", ""]] * 400)]
     table.write_text("".join(f"{country},{age}\n" for country, age in rows))
     told = run("survey", "init", table, "--epsilon", 4, "--output", schema).stderr
@@ -23,7 +24,8 @@ def test_from_a_table_to_results(tmp_path):
     data["questions"]["country"]["labels"] = ["AT", "DE"]
     schema.write_text(json.dumps(data))
     run("inspect", schema)
-    messages, results = tmp_path / "messages.sstq", tmp_path / "results"
+    messages = tmp_path / "messages.sstq"
+    results = tmp_path / "results"
     run("encode", table, "-m", schema, "-o", messages, "--seed", 1)
     output = run("aggregate", messages, "-m", schema, "-o", results).output
     # Every question is shown, and nothing that only vectors have; bins are in the file.
@@ -51,7 +53,8 @@ def test_from_a_table_to_results(tmp_path):
 
 
 def test_what_is_no_schema(tmp_path):
-    table, schema = tmp_path / "people.csv", tmp_path / "survey.json"
+    table = tmp_path / "people.csv"
+    schema = tmp_path / "survey.json"
     table.write_text("id,country\n1,AT\n")
     refused = run("survey", "init", table, "--epsilon", 200, "--output", schema, code=2)
     assert ("--epsilon must be a number" in refused.stderr, schema.exists()) == (
@@ -66,7 +69,8 @@ def test_what_is_no_schema(tmp_path):
 
 
 def test_errors_name_the_question_and_the_table(tmp_path):
-    table, schema = tmp_path / "people.csv", tmp_path / "survey.json"
+    table = tmp_path / "people.csv"
+    schema = tmp_path / "survey.json"
     number = {"type": "number", "low": 9, "high": 1}
     schema.write_text(
         json.dumps(
@@ -94,11 +98,9 @@ def test_errors_name_the_question_and_the_table(tmp_path):
 
 
 def test_a_question_that_nobody_answered(tmp_path):
-    table, schema, messages = (
-        tmp_path / "people.csv",
-        tmp_path / "survey.json",
-        tmp_path / "messages.sstq",
-    )
+    table = tmp_path / "people.csv"
+    schema = tmp_path / "survey.json"
+    messages = tmp_path / "messages.sstq"
     table.write_text("country,age\n" + "AT,30\n" * 400)
     number = {"type": "number", "low": 0, "high": 110, "bins": 4}
     questions = {"country": {"type": "choice", "labels": ["AT", "DE"]}, "age": number}

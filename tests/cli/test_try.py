@@ -55,7 +55,8 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_try_takes_every_mechanism(tmp_path, kind, seed):
     """At most 12 z-tests at |z| < 6 each, false with probability 3e-8; the files hold very few digits."""
-    mechanism, spec = KINDS[kind], tmp_path / "m.json"
+    mechanism = KINDS[kind]
+    spec = tmp_path / "m.json"
     spec.write_text(mechanism.to_json())
     held = mechanism.input.trial(np.random.default_rng(seed), 2000)
     path, *options = written(tmp_path, held, "parquet")
@@ -101,7 +102,8 @@ def test_columns_and_delimiters_are_the_same_for_every_command(tmp_path, seed):
     path = tmp_path / "people.csv"
     path.write_text("\n".join(lines).replace(",", ";"))
     np.save(tmp_path / "rows.npy", rows)
-    mechanism, spec = sstq.SSTQ(dim=2, epsilon=2.0), tmp_path / "m.json"
+    mechanism = sstq.SSTQ(dim=2, epsilon=2.0)
+    spec = tmp_path / "m.json"
     spec.write_text(mechanism.to_json())
     reading = ("--columns", "age,bmi")
     for name, options in (("people.csv", reading), ("rows.npy", ())):

@@ -23,7 +23,8 @@ from sstq.client.signing import (
 )
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
-OPENS, CLOSES = datetime(2027, 1, 1, tzinfo=UTC), datetime(2027, 2, 1, tzinfo=UTC)
+OPENS = datetime(2027, 1, 1, tzinfo=UTC)
+CLOSES = datetime(2027, 2, 1, tzinfo=UTC)
 SHUFFLING = Shuffling("https://shuffle.example", "ab" * 32, "cd" * 32, threshold=100)
 MIXED = Campaign(
     "mixed", MECHANISM.replace(messages=2), closes=CLOSES, shuffling=SHUFFLING
@@ -310,7 +311,8 @@ def test_a_crowd_is_everything_that_people_agreed_to():
 
 
 def test_a_signature_fits_one_document_one_key_and_one_prefix():
-    key, other = SigningKey.generate(), SigningKey.generate()
+    key = SigningKey.generate()
+    other = SigningKey.generate()
     signature = key.sign(b"document")
     verify(b"document", signature, SigningKey(key.secret).public)
     raw = base64.b64decode(signature)
@@ -341,8 +343,10 @@ def test_a_signature_fits_one_document_one_key_and_one_prefix():
 
 
 def test_the_signer_is_a_named_key_and_the_pinned_one():
-    one, two = SigningKey.generate(), SigningKey.generate()
-    named, signature = [one.public, two.public], one.sign(b"document")
+    one = SigningKey.generate()
+    two = SigningKey.generate()
+    named = [one.public, two.public]
+    signature = one.sign(b"document")
     assert signer(b"document", signature, named, None) == signer(
         b"document", signature, named, one.public.hex()
     )

@@ -138,7 +138,8 @@ def test_messages_are_checked_before_anything_leaves(server, tmp_path):
     with pytest.raises(ValueError, match="encoded with secret randomness"):
         client.send_messages(MECHANISM.encode(X, 1))
     assert (server.status("batches")["received"], len(ledger.entries)) == (0, 0)
-    seen, sent = [], MECHANISM.encode(np.concatenate([X, X[:3]]))
+    seen = []
+    sent = MECHANISM.encode(np.concatenate([X, X[:3]]))
     assert client.send_messages(sent, progress=seen.append) == 27
     assert (seen, len(ledger.entries)) == ([10, 10, 7], 1)
     server.wait("batches", 27)
@@ -192,11 +193,10 @@ class Stubborn(BaseHTTPRequestHandler):
 def stubborn(monkeypatch):
     monkeypatch.setattr("sstq.client.sending._FIRST_PAUSE", 0.01)
     with HTTPServer(("127.0.0.1", 0), Stubborn) as listening:
-        listening.campaign, listening.key = (
-            Campaign("steps", MECHANISM),
-            SigningKey.generate(),
-        )
-        listening.seen, listening.change = [], lambda document: document
+        listening.campaign = Campaign("steps", MECHANISM)
+        listening.key = SigningKey.generate()
+        listening.seen = []
+        listening.change = lambda document: document
         thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
         thread.start()
         listening.url = f"http://127.0.0.1:{listening.server_port}/steps"
@@ -235,10 +235,8 @@ def test_a_changed_document_is_refused(stubborn):
 
 def test_a_redirect_is_not_followed(stubborn, monkeypatch):
     """Who else answers would get the token, and could be a shuffler of its own."""
-    answered, elsewhere = (
-        Stubborn._answer,
-        {"Location": f"{stubborn.url.removesuffix('steps')}other"},
-    )
+    answered = Stubborn._answer
+    elsewhere = {"Location": f"{stubborn.url.removesuffix('steps')}other"}
     asked = []
 
     def redirect(handler, _, body, __):
@@ -254,7 +252,8 @@ def test_a_redirect_is_not_followed(stubborn, monkeypatch):
 def test_an_answer_that_is_cut_off_is_asked_for_again(stubborn):
     """As of a server that is killed between the headers and the body."""
     stubborn.seen += [None, None]  # the next try is answered
-    answer, cut = Stubborn._answer, []
+    answer = Stubborn._answer
+    cut = []
 
     def once(handler, status, body, headers):
         is_cut = handler.command == "POST" and bool(cut)
@@ -305,7 +304,8 @@ def test_the_commands_from_the_mechanism_to_the_state(server, tmp_path):
     renewed = server.administer(
         "PATCH", "/v1/campaigns/walks", json={"renew": ["send_token"]}
     ).json()["send_token"]
-    url, ledger = f"{server.url}/walks", tmp_path / "me.ledger"
+    url = f"{server.url}/walks"
+    ledger = tmp_path / "me.ledger"
     sending = (
         "send",
         url,

@@ -125,7 +125,8 @@ def test_columns_are_found_by_name_and_labels_are_text(server, tmp_path):
         6.0, {name: QUESTIONS[name] for name in ("country", "age", "hours")}
     )
     server.create("people", survey, senders="token", most_messages=3000)
-    first, second = tmp_path / "first.csv", tmp_path / "second.parquet"
+    first = tmp_path / "first.csv"
+    second = tmp_path / "second.parquet"
     first.write_text("hours;note;age;country\n" + "7;x;40;DE\n" * 1500)
     pq.write_table(
         pa.table({"country": ["DE"] * 1500, "hours": [7] * 1500, "age": [40.0] * 1500}),

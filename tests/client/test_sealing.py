@@ -23,7 +23,8 @@ INFO = envelope_info(CROWD, 3)
 
 
 def test_an_envelope_opens_nowhere_else():
-    key, other = SealingKey.generate(), SealingKey.generate()
+    key = SealingKey.generate()
+    other = SealingKey.generate()
     envelope = seal(b"four", key.public, INFO)
     assert len(envelope) == 4 + OVERHEAD
     changed = [
@@ -53,8 +54,10 @@ def test_payloads_are_single_messages():
 
 
 def test_the_body_of_an_upload_is_a_person_in_a_cover():
-    key, cover = SealingKey.generate(), SealingKey.generate()
-    messages, size = [b"zero", b"one.", b"two."], 4 + OVERHEAD
+    key = SealingKey.generate()
+    cover = SealingKey.generate()
+    messages = [b"zero", b"one.", b"two."]
+    size = 4 + OVERHEAD
     body = seal_person(messages, CROWD, key.public, cover.public)
     assert (body[:32], len(body)) == (CROWD, 32 + OVERHEAD + 3 * size)
     (envelopes,) = open_envelopes(cover.secret, cover_info(CROWD), [body[32:]])

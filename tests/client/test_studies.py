@@ -248,7 +248,8 @@ def publish(service, terms):
 
 
 def test_stages_of_another_study_or_time_are_refused(service, tmp_path):
-    mine, others = documents(words(), "drinks", 2), documents(words(), "meals", 1)
+    mine = documents(words(), "drinks", 2)
+    others = documents(words(), "meals", 1)
     publish(service, others[0])
     with pytest.raises(
         ValueError, match="returned the campaign 'meals--1' instead of 'drinks'"
@@ -309,7 +310,8 @@ def test_no_value_is_refused_or_answered_otherwise(service, tmp_path):
 )
 def test_documents_that_are_no_stage_are_refused_whole(service, change):
     terms = documents(words(), "drinks", 1)[0]
-    (path, value), parts = next(iter(change.items())), terms
+    (path, value) = next(iter(change.items()))
+    parts = terms
     *outer, last = path.split(".")
     for part in outer:
         parts = parts[part]

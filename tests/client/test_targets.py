@@ -22,7 +22,9 @@ from sstq.client.targets import Target, read_target
 from tests.service.serving import Quiet, listening
 
 MECHANISM = sstq.FrameUnit(dim=3, epsilon=1.0, messages=2)
-ADDRESS, ONE, TWO = "https://collect.example", "01" * 32, "02" * 32
+ADDRESS = "https://collect.example"
+ONE = "01" * 32
+TWO = "02" * 32
 CAMPAIGN = f"{ADDRESS}/steps"
 BOTH = f"{CAMPAIGN}#collector-key={ONE}&shuffler-key={TWO}"
 
@@ -237,7 +239,8 @@ def test_an_envelope_holds_a_persons_own_message_of_its_slot(shuffler):
     )
     each = payloads(messages)
     for person, body in enumerate(shuffler.caught):
-        crowd, cover = body[:CROWD_BYTES], body[CROWD_BYTES:]
+        crowd = body[:CROWD_BYTES]
+        cover = body[CROWD_BYTES:]
         (envelopes,) = open_envelopes(shuffler.cover.secret, cover_info(crowd), [cover])
         size = len(envelopes) // 2
         for slot in range(2):

@@ -147,7 +147,9 @@ def answers_of(survey, record):
         value = record.get(name)
         if value is None:
             continue
-        answer.given, answer.label, answer.number = 1, 2**32 - 1, float("nan")
+        answer.given = 1
+        answer.label = 2**32 - 1
+        answer.number = float("nan")
         labels = list(getattr(question, "labels", ()))
         if (
             question.type == "choice"
@@ -214,13 +216,12 @@ def parameters_of(mechanism):
 def load(path):
     """The compiled client, its functions with their types."""
     library = ctypes.CDLL(str(path))
-    u32, u64, size, pointer = (
-        ctypes.c_uint32,
-        ctypes.c_uint64,
-        ctypes.c_size_t,
-        ctypes.c_void_p,
-    )
-    params, buffers = ctypes.POINTER(Parameters), ctypes.POINTER(Buffers)
+    u32 = ctypes.c_uint32
+    u64 = ctypes.c_uint64
+    size = ctypes.c_size_t
+    pointer = ctypes.c_void_p
+    params = ctypes.POINTER(Parameters)
+    buffers = ctypes.POINTER(Buffers)
     surveys = ctypes.POINTER(Survey)
     types = {
         "error_name": (ctypes.c_char_p, ctypes.c_int),
@@ -258,26 +259,29 @@ def load(path):
     }
     for name, (result, *arguments) in types.items():
         function = getattr(library, f"sstq_{name}")
-        function.restype, function.argtypes = result, arguments
+        function.restype = result
+        function.argtypes = arguments
     return library
 
 
 class Encoder:
     """A mechanism in C, with its buffers; `asked` are the bytes that it has asked the source for, call by call."""
 
-    sizes_of, made_of = "sstq_sizes_of", staticmethod(parameters_of)
+    sizes_of = "sstq_sizes_of"
+    made_of = staticmethod(parameters_of)
 
     def __init__(self, library, mechanism, parameters=None):
-        self.library, self.mechanism = library, mechanism
+        self.library = library
+        self.mechanism = mechanism
         self.parameters = self.made_of(mechanism) if parameters is None else parameters
         sizes = Sizes()
         self._refuse(getattr(library, self.sizes_of)(self.parameters, sizes))
-        self.floats, self.words = (
-            np.empty(sizes.floats, np.float32),
-            np.empty(sizes.words, np.uint32),
-        )
+        self.floats = np.empty(sizes.floats, np.float32)
+        self.words = np.empty(sizes.words, np.uint32)
         self.buffers = Buffers(self.floats.ctypes.data, self.words.ctypes.data, sizes)
-        self.asked, self._script, self._source = [], b"", Random(self._hand_out)
+        self.asked = []
+        self._script = b""
+        self._source = Random(self._hand_out)
 
     def _refuse(self, error):
         if error:
@@ -293,12 +297,11 @@ class Encoder:
 
         Without words the client takes the operating system's.
         """
-        message, source = ctypes.c_uint64(), None
+        message = ctypes.c_uint64()
+        source = None
         if words is not None:
-            self._script, source = (
-                np.asarray(words, "<u8").tobytes(),
-                ctypes.cast(self._source, ctypes.c_void_p),
-            )
+            self._script = np.asarray(words, "<u8").tobytes()
+            source = ctypes.cast(self._source, ctypes.c_void_p)
         arguments = (
             self.parameters,
             row.ctypes.data,
@@ -325,15 +328,15 @@ class Encoder:
 class SurveyEncoder(Encoder):
     """The same for a survey."""
 
-    sizes_of, made_of = "sstq_survey_sizes", staticmethod(survey_of)
+    sizes_of = "sstq_survey_sizes"
+    made_of = staticmethod(survey_of)
 
     def answer(self, record, words):
         """The message of a person's record."""
-        message, answers = ctypes.c_uint64(), answers_of(self.mechanism, record)
-        self._script, source = (
-            np.asarray(words, "<u8").tobytes(),
-            ctypes.cast(self._source, ctypes.c_void_p),
-        )
+        message = ctypes.c_uint64()
+        answers = answers_of(self.mechanism, record)
+        self._script = np.asarray(words, "<u8").tobytes()
+        source = ctypes.cast(self._source, ctypes.c_void_p)
         self._refuse(
             self.library.sstq_encode_survey(
                 self.parameters, answers, source, None, self.buffers, message
@@ -416,7 +419,8 @@ def disagreements(encoder, rows, groups, words):
 
 def differences(library, count, rng, each=50):
     """How many of about `count` random inputs give another message in C than in the library, by mechanism's name."""
-    different, tried = dict.fromkeys(_KINDS, 0), dict.fromkeys(_KINDS, 0)
+    different = dict.fromkeys(_KINDS, 0)
+    tried = dict.fromkeys(_KINDS, 0)
     while sum(tried.values()) < count:
         mechanism = random_mechanism(rng)
         different[mechanism.name] += disagreements(

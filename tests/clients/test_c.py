@@ -54,11 +54,9 @@ def double(text):
 
 
 def chosen_columns(library, seed, dim, size):
-    keys, mask, memory = (
-        np.empty(size, np.float32),
-        np.empty(-(-size // 32), np.uint32),
-        np.empty(2048, np.uint32),
-    )
+    keys = np.empty(size, np.float32)
+    mask = np.empty(-(-size // 32), np.uint32)
+    memory = np.empty(2048, np.uint32)
     parameters = Parameters(frame_seed=seed, dim=dim, frame_size=size)
     library.sstq_choose_columns(
         parameters, keys.ctypes.data, mask.ctypes.data, memory.ctypes.data
@@ -70,7 +68,8 @@ def chosen_columns(library, seed, dim, size):
 
 def test_columns_whose_words_differ_in_their_last_bits_only(library):
     """The client looks at 31 bits first; here these do not decide which of two columns is the last."""
-    size, tried = 1 << 17, 0
+    size = 1 << 17
+    tried = 0
     leading = np.sort(streams.words(0, "columns", size)) >> np.uint64(33)
     for dim in np.flatnonzero(leading[1:] == leading[:-1]) + 1:
         assert (
@@ -88,7 +87,8 @@ def test_every_float_of_a_representation(library):
             case["dim"], 1.0, bits=1, frame_size=case["size"], frame_seed=int(case["seed"]),
             level=double(case["level"]), steps=case["steps"],
         )  # fmt: skip
-        encoder, x = Encoder(library, mechanism), vector_of(case)
+        encoder = Encoder(library, mechanism)
+        x = vector_of(case)
         library.sstq_coordinate(encoder.parameters, x.ctypes.data, 0, encoder.buffers)
         bound = mechanism.kashin.schedule(mechanism.frame)[-1, -1]
         values = np.clip(
@@ -106,7 +106,8 @@ def test_messages(library):
         for label, mechanism in mechanisms_of("messages").items()
     }
     for case in load("messages")["cases"]:
-        encoder, x = encoders[case["mechanism"]], vector_of(case)
+        encoder = encoders[case["mechanism"]]
+        x = vector_of(case)
         message = encoder.encode(x, read_words(case["words"]), case.get("group", 0))
         assert encoder.columns(message) == list(case["fields"].values()), (
             case["mechanism"],
@@ -127,7 +128,8 @@ def test_surveys_and_categories(library, seed):
     """The vectors, but for vectors beyond float32, which a device in C does not hold; and fresh cases."""
     mechanisms = mechanisms_of("surveys") | mechanisms_of("numbers")
     for case in load("surveys")["cases"] + load("numbers")["cases"]:
-        mechanism, words = mechanisms[case["mechanism"]], read_words(case["words"])
+        mechanism = mechanisms[case["mechanism"]]
+        words = read_words(case["words"])
         if mechanism.name == "frequencies":
             encoder = Encoder(library, mechanism)
             message = encoder.encode(np.empty(0, np.float32), words, case["value"])
@@ -143,7 +145,8 @@ def test_surveys_and_categories(library, seed):
             case["fields"].values()
         ), about
         assert packed(encoder, [message]).hex() == case["packed"], about
-    rng, tried = np.random.default_rng(seed), 0
+    rng = np.random.default_rng(seed)
+    tried = 0
     for options in fresh.SURVEYS:
         made = fresh.cases(sstq.Survey(**options), 150, rng)
         encoder = SurveyEncoder(library, sstq.from_json(made["mechanism"]))
@@ -207,7 +210,8 @@ def test_bad_surveys(library):
         for question in more[: count - 4]:
             question.draw = 1
         more[count - 4].draw -= count - 4
-        more[count - 1].group, more[count - 1].value = count - 2, count - 3
+        more[count - 1].group = count - 2
+        more[count - 1].value = count - 3
         assert library.sstq_survey_bits(c_client.Survey(None, 2.0, count, more)) == bits
 
 
@@ -243,8 +247,10 @@ def test_opposite_ends(library):
         sstq.GroupUnit(2_000, 3.0, groups=20),
     ):
         x = np.zeros((4, mechanism.dim), np.float32)
-        x[0], x[1, ::8] = _LARGEST, _LARGEST
-        x[2], x[2, -1] = 2.0**-149, -_LARGEST
+        x[0] = _LARGEST
+        x[1, ::8] = _LARGEST
+        x[2] = 2.0**-149
+        x[2, -1] = -_LARGEST
         x[3] = rng.standard_normal(mechanism.dim)
         words = rng.integers(0, 2**64, size=(4, mechanism.words_each), dtype=np.uint64)
         groups = np.arange(4) if mechanism.groups else None
@@ -266,7 +272,8 @@ PRIVATE = [
 @pytest.mark.parametrize("mechanism", PRIVATE, ids=repr)
 def test_privacy_through_its_words(library, mechanism, seed):
     """The client's own draw is driven through its words, as `sstq audit` drives the library's."""
-    encoder, asked = Encoder(library, mechanism), set()
+    encoder = Encoder(library, mechanism)
+    asked = set()
 
     def encode_rows(held, source, _report):
         groups, x = (
@@ -320,14 +327,10 @@ def test_memory(library):
     for mechanism in mechanisms:
         encoder = Encoder(library, mechanism)
         sizes = encoder.buffers.sizes
-        floats, words = (
-            np.full(sizes.floats + 16, 7, np.float32),
-            np.full(sizes.words + 16, 7, np.uint32),
-        )
-        encoder.buffers.floats, encoder.buffers.words = (
-            floats[8:].ctypes.data,
-            words[8:].ctypes.data,
-        )
+        floats = np.full(sizes.floats + 16, 7, np.float32)
+        words = np.full(sizes.words + 16, 7, np.uint32)
+        encoder.buffers.floats = floats[8:].ctypes.data
+        encoder.buffers.words = words[8:].ctypes.data
         encoder.encode(np.ones(mechanism.dim, np.float32), np.arange(4))
         for buffer in (floats, words):
             assert (buffer[:8] == 7).all()
@@ -349,7 +352,8 @@ def test_errors_have_names_and_come_before_anything_is_drawn(library):
         setattr(encoder.buffers.sizes, size, needed - 1)
         assert refused(encoder, good) == "SSTQ_BUFFER_TOO_SMALL"
         setattr(encoder.buffers.sizes, size, needed)
-    floats, encoder.buffers.floats = encoder.buffers.floats, None
+    floats = encoder.buffers.floats
+    encoder.buffers.floats = None
     assert refused(encoder, good) == "SSTQ_BAD_ARGUMENT"
     encoder.buffers.floats = floats
     assert encoder.asked == []
@@ -367,10 +371,8 @@ def test_no_private_value_is_refused(library, name, seed):
     mechanism = sstq.mechanism(
         name, dim=4, epsilon=3.0, **({"groups": 3} if name == "groupunit" else {})
     )
-    encoder, words = (
-        Encoder(library, mechanism),
-        np.random.default_rng(seed).integers(1 << 64, size=4, dtype=np.uint64),
-    )
+    encoder = Encoder(library, mechanism)
+    words = np.random.default_rng(seed).integers(1 << 64, size=4, dtype=np.uint64)
     zero = np.zeros(4, np.float32)
     for bad in (np.nan, np.inf, -np.inf):
         row = np.array([1, 2, bad, 3], np.float32)
@@ -479,12 +481,14 @@ def test_bad_parameters(library, name):
 
 
 def test_system_randomness(library):
-    first, second = np.zeros(4, np.uint64), np.zeros(4, np.uint64)
+    first = np.zeros(4, np.uint64)
+    second = np.zeros(4, np.uint64)
     for words in (first, second):
         assert library.sstq_system_random(None, words.ctypes.data, words.nbytes) == 0
     # Each equality has probability 2⁻⁶⁴.
     assert not np.isin(first, [0, *second]).any()
-    encoder, x = Encoder(library, sstq.FrameUnit(4, 3.0)), np.ones(4, np.float32)
+    encoder = Encoder(library, sstq.FrameUnit(4, 3.0))
+    x = np.ones(4, np.float32)
     sent = {encoder.encode(x, None) for _ in range(100)}
     # 100 of 512 rows, none above 1.2 % likely, are all alike with a probability below 1e-180.
     assert len(sent) > 1

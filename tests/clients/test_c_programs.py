@@ -171,7 +171,9 @@ def test_a_program_with_the_headers_sends_what_the_library_does(
     c_client.compile_client(
         compiler, tmp_path / "main", *BUILDS[build], f"-I{tmp_path}", sources=sources
     )
-    given, expected, numbers = b"", [], [*names]
+    given = b""
+    expected = []
+    numbers = [*names]
     for case in load("messages")["cases"]:
         given += numbers.index(case["mechanism"]).to_bytes(4, "little") + case.get(
             "group", 0
@@ -297,10 +299,8 @@ def test_a_build_that_would_send_other_bits_is_refused(options, tmp_path):
 def test_without_a_system_the_caller_brings_the_randomness(tmp_path):
     options = ("-O0", "-shared", "-fPIC", "-DSSTQ_NO_SYSTEM_RANDOM")
     path = c_client.compile_client(COMPILERS[0], tmp_path / "sstq.so", *options)
-    encoder, x = (
-        c_client.Encoder(c_client.load(path), sstq.FrameUnit(4, 3.0)),
-        np.ones(4, np.float32),
-    )
+    encoder = c_client.Encoder(c_client.load(path), sstq.FrameUnit(4, 3.0))
+    x = np.ones(4, np.float32)
     assert encoder.encode(x, np.zeros(3)) >= 0
     with pytest.raises(ValueError, match="SSTQ_NO_RANDOMNESS"):
         encoder.encode(x, None)
@@ -311,7 +311,8 @@ def test_without_a_system_the_caller_brings_the_randomness(tmp_path):
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_fuzzing(compiler, tmp_path, seed):
     """A few seconds of libFuzzer; with a compiler that does not have it, a thousand inputs at random."""
-    options, arguments = (*BUILDS["sanitizers"], "-DSSTQ_PLAIN"), ["1000", str(seed)]
+    options = (*BUILDS["sanitizers"], "-DSSTQ_PLAIN")
+    arguments = ["1000", str(seed)]
     if compiler == "clang":
         options = ("-fsanitize=fuzzer", *BUILDS["sanitizers"])
         arguments = ["-max_total_time=2", "-max_len=4096", f"-seed={seed % 2**31 + 1}"]

@@ -62,10 +62,8 @@ def test_the_library_opens_what_javascript_seals(tmp_path):
     pytest.importorskip("cryptography")
     from sstq.client.sealing import SealingKey, envelope_info, open_envelopes
 
-    key, messages = (
-        SealingKey.generate(),
-        [secrets.token_bytes(length) for length in (0, 1, 2, 4, 32, 1000)],
-    )
+    key = SealingKey.generate()
+    messages = [secrets.token_bytes(length) for length in (0, 1, 2, 4, 32, 1000)]
     infos = [envelope_info(b"\x5a" * 32, slot) for slot in range(2)]
     program = f"""
         import {{ envelopeInfo, seal }} from {json.dumps((JAVASCRIPT / "sealing.js").as_uri())};

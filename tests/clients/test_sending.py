@@ -283,7 +283,8 @@ def test_node_sends_one_batch_with_a_senders_token(server, tmp_path):
     assert server.status("rooms")["received"] == before + 50
 
 
-_VECTOR, _PEOPLE = [0.6, 0.0, -0.8], 50
+_VECTOR = [0.6, 0.0, -0.8]
+_PEOPLE = 50
 _CROWD = """async ([url, pins, people, vector]) => {
   const { Client } = await import(MODULE);
   const client = await Client.open(url, { mostEpsilon: 36, ...pins });
@@ -394,7 +395,8 @@ def test_groups_coordinates_and_answers_are_sent_from_a_page_of_another_origin(
     assert (
         sum(each["count"] for each in server.estimate("answers", 21)["questions"]) == 21
     )
-    readings, travel = server.estimate("readings", 120), server.estimate("travel", 400)
+    readings = server.estimate("readings", 120)
+    travel = server.estimate("travel", 400)
     z = (np.array(readings["value"]) - vector) / readings["stderr"]
     assert np.abs(z).max() < 6
     assert travel["groups"]["shares"][3] > 0.45

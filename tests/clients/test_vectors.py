@@ -32,7 +32,8 @@ def test_the_files_stay_as_they_are():
 
 
 def test_what_follows_from_the_json_of_a_mechanism():
-    file, surveys = load("mechanisms"), [load(name) for name in ("surveys", "numbers")]
+    file = load("mechanisms")
+    surveys = [load(name) for name in ("surveys", "numbers")]
     agreed = [
         (case, each["mechanisms"][case["mechanism"]])
         for each in surveys
@@ -69,7 +70,8 @@ def test_what_follows_from_the_json_of_a_mechanism():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["messages", "surveys", "numbers"])
 def test_messages(name):
-    file, mechanisms = load(name), mechanisms_of(name)
+    file = load(name)
+    mechanisms = mechanisms_of(name)
     for case in file["cases"]:
         mechanism = mechanisms[case["mechanism"]]
         people = records_of(
@@ -134,7 +136,8 @@ def test_campaigns_and_uploads():
     from sstq.client.campaigns import read_document
     from sstq.client.signing import CAMPAIGN_PREFIX, SHUFFLER_PREFIX, SigningKey, signer
 
-    file, campaigns = load("campaign"), {}
+    file = load("campaign")
+    campaigns = {}
     assert (file["prefix"], file["shuffler_prefix"]) == (
         CAMPAIGN_PREFIX.hex(),
         SHUFFLER_PREFIX.hex(),
@@ -211,11 +214,9 @@ def test_envelopes():
     }
     for case, agreed in zip(file["uploads"], file["crowds"], strict=True):
         campaign, _, sealing_keys = read_document(documents[case["campaign"]])
-        body, size, layout = (
-            bytes.fromhex(case["body"]),
-            campaign.envelope_bytes,
-            campaign.mechanism.layout,
-        )
+        body = bytes.fromhex(case["body"])
+        size = campaign.envelope_bytes
+        layout = campaign.mechanism.layout
         assert (case["headers"]["SSTQ-Count"], len(body)) == (
             "1",
             campaign.upload_bytes(1),

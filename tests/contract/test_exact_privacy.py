@@ -163,7 +163,8 @@ def test_discrete_messages_are_within_e_to_the_epsilon(case):
 def test_densities_are_within_e_to_the_epsilon(case):
     """Two levels of density, both positive, whatever the direction; where each holds is tested with the mechanism."""
     cap = build(case).cap
-    mass, inside = Fraction(cap.mass, TOTAL), Fraction(cap.inside, TOTAL)
+    mass = Fraction(cap.mass, TOTAL)
+    inside = Fraction(cap.inside, TOTAL)
     levels = inside / mass, (1 - inside) / (1 - mass)
     assert min(levels) > 0
     assert 1 < levels[0] / levels[1] <= exp_lower(build(case).epsilon)

@@ -87,7 +87,8 @@ def test_mechanisms_have_one_meaning(case):
 def test_a_weight_of_true_is_refused():
     data = json.loads(build("sstq/metric-aware").to_json())
     row = data["weights"][0]
-    one, rest = "1", str(int(row[0]) + int(row[1]) - 1)
+    one = "1"
+    rest = str(int(row[0]) + int(row[1]) - 1)
     texts = (
         json.dumps(data | {"weights": [[first, rest, *row[2:]], *data["weights"][1:]]})
         for first in (one, 1, True)

@@ -43,7 +43,8 @@ def test_tight_and_methods_agree_with_the_dense_matrix(frame):
         u.T @ u, frame.redundancy * np.eye(frame.dim), atol=1e-12 * frame.redundancy
     )
     rng = np.random.default_rng(0)
-    x, y = rng.standard_normal((3, frame.dim)), rng.standard_normal((2, frame.size))
+    x = rng.standard_normal((3, frame.dim))
+    y = rng.standard_normal((2, frame.size))
     np.testing.assert_allclose(frame.analyze(x), x @ u.T, atol=1e-12 * frame.size)
     np.testing.assert_allclose(
         frame.synthesize(y), y @ u / frame.redundancy, atol=1e-12 * frame.size

@@ -178,10 +178,12 @@ def test_paper_recipe_against_its_text():
     x = structured_inputs(50, 2).astype(np.float64)
     u = hadamard(128)[:, frame.columns] * frame.signs / 50**0.5
     bound = 2.0 / 128**0.5
-    y, residual = np.zeros((len(x), 128)), x
+    y = np.zeros((len(x), 128))
+    residual = x
     for _ in range(30):
         truncated = np.clip(residual @ u.T, -bound, bound)
-        y, residual = y + truncated, residual - truncated @ u / frame.redundancy
+        y = y + truncated
+        residual = residual - truncated @ u / frame.redundancy
     y = np.clip(y + residual @ u.T, -bound, bound)
     values, _ = represent(frame, make_kashin("paper", frame), x.astype(np.float32))
     np.testing.assert_allclose(values, y / bound, atol=2e-5)

@@ -31,7 +31,8 @@ class HashedBits:
     simulated = True
 
     def __init__(self, label):
-        self._label, self._requests = label, 0
+        self._label = label
+        self._requests = 0
 
     def words(self, count):
         self._requests += 1
@@ -48,7 +49,9 @@ def vectors(dim):
         np.frombuffer(raw, dtype="<u4").reshape(12, dim).astype(np.float64) / 2**31 - 1
     ) / dim**0.5
     corners = np.zeros((4, dim))
-    corners[1, dim // 2], corners[2], corners[3] = -0.5, 3.0, 0.25 / dim**0.5
+    corners[1, dim // 2] = -0.5
+    corners[2] = 3.0
+    corners[3] = 0.25 / dim**0.5
     return np.concatenate([dense, corners]).astype(np.float32)
 
 

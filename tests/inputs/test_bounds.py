@@ -22,7 +22,8 @@ class Table:
     """A table with named columns, as pandas and Polars have them."""
 
     def __init__(self, columns, values):
-        self.columns, self.values = columns, values
+        self.columns = columns
+        self.values = values
 
     def __getitem__(self, names):
         return self.values[:, [self.columns.index(name) for name in names]]
@@ -105,7 +106,8 @@ def test_values_beyond_the_bounds_count_as_their_ends():
 
 
 def test_clipping_is_said_where_the_vectors_are():
-    mechanism, x = sstq.FrameUnit(4, 3.0), people(1000, 1)
+    mechanism = sstq.FrameUnit(4, 3.0)
+    x = people(1000, 1)
     with pytest.warns(
         sstq.ClippedWarning, match="100 % of the vectors are longer than clip = 1"
     ) as told:

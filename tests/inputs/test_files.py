@@ -72,7 +72,8 @@ def test_what_is_exact_as_a_float_is_read(tmp_path, dtype):
 
 @pytest.mark.parametrize("kind", ["npy", "parquet"])
 def test_integers_that_a_float_would_round_are_refused_with_their_row(tmp_path, kind):
-    rows, path = np.ones((7, DIM), dtype=np.int64), tmp_path / f"x.{kind}"
+    rows = np.ones((7, DIM), dtype=np.int64)
+    path = tmp_path / f"x.{kind}"
     rows[5, 3] = 2**53 + 1
     if kind == "parquet":
         parquet(path, {"x": rows.tolist()})

@@ -101,7 +101,8 @@ def test_types_as_sql_states_them():
 
 
 def test_what_cannot_be_encoded_is_refused():
-    frameunit, grouped = sstq.FrameUnit(DIM, 3.0), sstq.GroupUnit(DIM, 3.0, groups=2)
+    frameunit = sstq.FrameUnit(DIM, 3.0)
+    grouped = sstq.GroupUnit(DIM, 3.0, groups=2)
     for arguments, options, problem in (
         ((CSGM(DIM, 1.0, clients=10), "x"), {}, "must be locally private, got csgm"),
         (

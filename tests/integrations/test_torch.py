@@ -22,7 +22,8 @@ def clean(dim, clip=100.0):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_parameters_of_any_type_go_there_and_back(dtype):
-    layer, mechanism = nn.Linear(4, 3, dtype=dtype), clean(15)
+    layer = nn.Linear(4, 3, dtype=dtype)
+    mechanism = clean(15)
     before = copy.deepcopy(layer)
     with torch.no_grad():
         for own in before.parameters():

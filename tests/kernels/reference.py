@@ -11,7 +11,8 @@ def butterflies(x):
     half = 1
     while half < x.shape[-1]:
         pairs = x.reshape(*x.shape[:-1], -1, 2, half)
-        upper, lower = pairs[..., 0, :].copy(), pairs[..., 1, :].copy()
+        upper = pairs[..., 0, :].copy()
+        lower = pairs[..., 1, :].copy()
         pairs[..., 0, :] = upper + lower
         pairs[..., 1, :] = upper - lower
         half *= 2
@@ -32,7 +33,8 @@ def kashin(x, columns, schedule):
     # A projection is two transforms of log₂ N levels and a few more roundings, each relative to ‖a‖₂, and they add up
     # in a = H v − P t. As a map of t a step, (I − r·P)·t + r·H v up to that, is followed by clips, which do not expand.
     rounding = (2 * np.log2(size) + 8) * FLOAT32_ROUNDING
-    drift, bound = np.zeros(len(x)), np.zeros(len(x))
+    drift = np.zeros(len(x))
+    bound = np.zeros(len(x))
     a = butterflies(v)
     t = np.zeros_like(a)
     quotients = [np.zeros(len(x)), np.zeros(len(x))]

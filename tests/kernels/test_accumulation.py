@@ -24,7 +24,8 @@ def test_against_add_at(kind, seed):
 
     rng = np.random.default_rng(seed)
     table = rng.integers(-(2**40), 2**40, size=(16, 3))
-    index, code = rng.integers(50, size=70_000), rng.integers(16, size=70_000)
+    index = rng.integers(50, size=70_000)
+    code = rng.integers(16, size=70_000)
     state = rng.integers(1000, size=(50, 4))
     expected = state.copy()
     np.add.at(expected[:, 0], index, 1)
@@ -93,7 +94,8 @@ def test_a_state_of_another_shape_is_refused():
 
 def test_partial_sums_against_numpy(seed):
     rng = np.random.default_rng(seed)
-    rows, uniforms = rng.standard_normal((300, 40)).astype(np.float32), rng.random(300)
+    rows = rng.standard_normal((300, 40)).astype(np.float32)
+    uniforms = rng.random(300)
     sums = np.cumsum(np.abs(rows), axis=1, dtype=np.float64) * 0.03
     np.testing.assert_array_equal(
         count_passed(rows, uniforms, 0.03), np.sum(sums <= uniforms[:, None], axis=1)

@@ -38,7 +38,8 @@ def finish(process, code=0):
 
 def drop_privilege():
     """Let permissions hold for root as well, in the program to be run (Linux): take CAP_DAC_OVERRIDE away."""
-    drop_from_bounding_set, override_permissions = 24, 1
+    drop_from_bounding_set = 24
+    override_permissions = 1
     if os.geteuid() == 0 and ctypes.CDLL(None).prctl(
         drop_from_bounding_set, override_permissions, 0, 0, 0
     ):
@@ -59,7 +60,8 @@ for name in sys.argv[1:]:
     x = np.array([[6, 8]], name)
     print(x.dtype, *kernels.clip_to_ball(x, 10.0))
 """
-SINGLE, DOUBLE = "float32 [[0.6 0.8]] [False]", "float64 [[0.6 0.8]] [False]"
+SINGLE = "float32 [[0.6 0.8]] [False]"
+DOUBLE = "float64 [[0.6 0.8]] [False]"
 
 
 def test_without_a_compiler_the_error_says_so():
@@ -91,7 +93,8 @@ ALONE = "sstq: compiling clipping.clip_rows for this process alone (set NUMBA_CA
     sys.platform != "linux", reason="permissions do not hold for root elsewhere"
 )
 def test_a_package_that_cannot_be_written_to(tmp_path):
-    package, home = tmp_path / "site" / "sstq", tmp_path / "home"
+    package = tmp_path / "site" / "sstq"
+    home = tmp_path / "home"
     shutil.copytree(
         SOURCES,
         package,

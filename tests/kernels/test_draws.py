@@ -72,7 +72,8 @@ def test_a_reflection_in_numpy(dim, to_length, seed):
     u = rng.standard_normal((5, dim))
     u /= np.linalg.norm(u, axis=1, keepdims=True)
     words = bit_source(seed).words(5 * (dim // 2 * 2)).reshape(5, -1)
-    t, scale = rng.standard_normal(5), dim**-0.5
+    t = rng.standard_normal(5)
+    scale = dim**-0.5
     sign = np.where(u[:, :1] < 0, -1.0, 1.0)
     h = u + sign * np.eye(dim)[0]
     across = in_numpy(words)[:, : dim - 1]
@@ -91,7 +92,8 @@ def test_a_reflection_in_numpy(dim, to_length, seed):
 
 
 def test_refuses():
-    words, one = np.zeros((1, 3), np.uint64), np.zeros(1)
+    words = np.zeros((1, 3), np.uint64)
+    one = np.zeros(1)
     with pytest.raises(ValueError, match="even number of columns"):
         box_muller(words)
     with pytest.raises(ValueError, match="do not suffice"):

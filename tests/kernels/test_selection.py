@@ -107,7 +107,8 @@ def test_every_place_is_its_signed_row(dim, size, rounds, seed):
 
 
 def test_bad_arguments_are_refused():
-    x, half = np.float32([[0.6, 0.8]]), np.array([0.5])
+    x = np.float32([[0.6, 0.8]])
+    half = np.array([0.5])
     signs = np.ones((1, 2), np.float32), np.empty((1, 0, 2), np.float32)
     zero = np.array([0])
     for arguments, message in [

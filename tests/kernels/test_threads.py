@@ -39,7 +39,8 @@ def test_chunks_cover_every_row_once(rows, threads, monkeypatch):
 
 def test_an_error_is_raised_when_what_has_begun_has_ended(monkeypatch):
     monkeypatch.setenv("SSTQ_THREADS", "2")
-    both_run, finished = threading.Barrier(2, timeout=PATIENCE), []
+    both_run = threading.Barrier(2, timeout=PATIENCE)
+    finished = []
 
     def fail_in_the_first_chunk(chunk):
         if chunk.start == 0:
@@ -83,10 +84,8 @@ def represented(rng):
 
 
 def drawn(rng):
-    words, u = (
-        rng.integers(0, 1 << 64, size=(37, 1 << 14), dtype=np.uint64),
-        np.full((37, 1 << 14), 2.0**-7),
-    )
+    words = rng.integers(0, 1 << 64, size=(37, 1 << 14), dtype=np.uint64)
+    u = np.full((37, 1 << 14), 2.0**-7)
     return [
         kernels.box_muller(words),
         kernels.draw_around(u, np.zeros(37), np.ones(37), words, to_length=True),

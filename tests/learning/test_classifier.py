@@ -57,7 +57,8 @@ def test_the_accuracy_is_good_and_predicted(seed, public):
 def test_shares_that_are_not_equal_are_learned(seed):
     X, y = people(20_000, seed)
     kept = (y > 0) | (np.arange(len(y)) % 8 == 0)
-    X, y = X[kept], y[kept]
+    X = X[kept]
+    y = y[kept]
     model = PrivateClassifier(4.0, public=X[:500], random_state=seed).fit(X, y)
     assert model.score(X, y) > 0.85
     assert model.predict_proba(X).mean(axis=0) == pytest.approx(
@@ -158,10 +159,8 @@ def test_classes_further_apart_are_worth_more_directions():
     """With a fixed seed: 42 and 52 directions at equal noise, so only the pilot's answers tell the two apart."""
     counts = []
     for apart in (0.0, 6.0):
-        public, (X, y) = (
-            people(500, 0, dim=60, apart=apart)[0],
-            people(4000, 50, dim=60, apart=apart),
-        )
+        public = people(500, 0, dim=60, apart=apart)[0]
+        (X, y) = people(4000, 50, dim=60, apart=apart)
         counts.append(
             PrivateClassifier(4.0, public=public, check_people=0, random_state=0)
             .fit(X, y)
@@ -230,7 +229,8 @@ def test_what_does_not_help_is_said_to_be_no_better_than_guessing(seed):
     useful = 0
     for run in range(6):
         rng = np.random.default_rng([seed, run])
-        X, y = rng.standard_normal((5000, 4)), rng.choice(2, size=5000, p=[0.8, 0.2])
+        X = rng.standard_normal((5000, 4))
+        y = rng.choice(2, size=5000, p=[0.8, 0.2])
         report = (
             PrivateClassifier(2.0, public=X[:500], random_state=seed ^ run)
             .fit(X, y)
@@ -337,8 +337,10 @@ def test_an_accuracy_is_not_predicted_by_those_who_chose_the_form():
     In 40 runs the chosen one came out 0.8 standard errors too good; the prediction's mean is within four of its own.
     """
     rng = np.random.default_rng(7)
-    told, chosen = [], []
-    one, both = Frequencies(2, 1.0), Frequencies(4, 1.0)
+    told = []
+    chosen = []
+    one = Frequencies(2, 1.0)
+    both = Frequencies(4, 1.0)
     for _ in range(40):
         labels = rng.integers(4, size=400)
         known = judged_forms(

@@ -65,7 +65,8 @@ def test_json_round_trips(question):
 
 
 def test_the_device_needs_nothing_but_the_json(seed):
-    question, images = class_question(), np.random.default_rng(seed).random((5, 64))
+    question = class_question()
+    images = np.random.default_rng(seed).random((5, 64))
     sent = encode(images, list("abcda"), question.to_json(), most_epsilon=2.0, rng=1)
     rows = GradientHistograms((8, 8))(images).astype(float)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -82,10 +83,8 @@ def test_a_check_says_whether_the_scores_are_right():
     scores = (np.array([[1.0, 0.0], [0.0, 1.0]]), np.zeros(2))
     always_x = (np.zeros((2, 2)), np.array([1.0, 0.0]))
     known = {"directions": np.eye(2), "centre": np.zeros(2), "classes": ("x", "y")}
-    examples, labels = (
-        [[2.0, 1.0], [1.0, 2.0], [2.0, 1.0], [2.0, 1.0]],
-        ["x", "y", "y", "?"],
-    )
+    examples = [[2.0, 1.0], [1.0, 2.0], [2.0, 1.0], [2.0, 1.0]]
+    labels = ["x", "y", "y", "?"]
     both = Question(
         "check", Frequencies(4, 1.0), **known, scores=[scores, always_x]
     ).vectors(examples, labels)
@@ -133,7 +132,8 @@ STRANGE = np.ma.MaskedArray([[1.0, 2.0, 0.0, 1.0]], [[False, True, False, False]
 @pytest.mark.filterwarnings("error")
 def test_no_private_value_makes_a_device_refuse(question, X, y):
     """A refusal would tell the server a fact about the person, at any stated ε."""
-    rng, usual = np.random.default_rng(3), np.random.default_rng(3)
+    rng = np.random.default_rng(3)
+    usual = np.random.default_rng(3)
     assert len(encode(X, y, question.to_json(), most_epsilon=0.01, rng=rng)) == 1
     # As many random words as for any other person.
     ordinary = np.ones((1, 64 if question is IMAGES else 4))
@@ -163,7 +163,8 @@ def test_an_unknown_label_is_a_zero_vector_of_any_class(seed):
 
 def test_no_document_makes_a_device_overflow():
     """With directions near 1e308, whoever refuses has an inner product beyond the server's threshold."""
-    steep, far = np.full((3, 36), 1e308), np.full(36, -1.7e308)
+    steep = np.full((3, 36), 1e308)
+    far = np.full(36, -1.7e308)
     for change in ({"directions": steep}, {"centre": far}):
         with pytest.raises(ValueError, match=r"must be numbers up to 1e\+30"):
             class_question(**change)
@@ -273,7 +274,8 @@ def test_a_question_that_names_its_map_takes_no_other():
 
 def test_moments_are_within_the_unit_ball_and_come_back(seed):
     rng = np.random.default_rng(seed)
-    rows, targets = 3 * rng.standard_normal((50, 4)), 5 * rng.standard_normal(50)
+    rows = 3 * rng.standard_normal((50, 4))
+    targets = 5 * rng.standard_normal(50)
     vectors = symmetric_vectors(moment_rows(rows, targets, (2.0, 1.0, 3.0)))
     assert vectors.shape == (50, moment_dim(4))
     x = moment_rows(rows, targets, (2.0, 1.0, 3.0))
@@ -289,7 +291,8 @@ def test_moments_are_within_the_unit_ball_and_come_back(seed):
 
 def test_squared_errors_give_the_share_explained(seed):
     rng = np.random.default_rng(seed)
-    rows, targets = rng.uniform(-0.4, 0.4, (500, 2)), rng.uniform(-0.4, 0.4, 500)
+    rows = rng.uniform(-0.4, 0.4, (500, 2))
+    targets = rng.uniform(-0.4, 0.4, 500)
     vectors = error_vectors(
         moment_rows(rows, targets, (1.0, 0.0, 1.0)),
         np.array([[0.5, 0.2]]),

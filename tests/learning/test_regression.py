@@ -50,10 +50,8 @@ def test_coefficients_are_close_and_people_report_how_much_is_explained(seed):
 
 def test_columns_are_scaled_by_bounds_or_public_rows():
     X, y = people(5000, 1)
-    units, options = (
-        np.array([1.0, 1024.0, 2.0**-10]),
-        {"check_people": 0, "random_state": 3},
-    )
+    units = np.array([1.0, 1024.0, 2.0**-10])
+    options = {"check_people": 0, "random_state": 3}
     one = PrivateRegression(4.0, public=X[:500], y_bound=1, **options).fit(X, y)
     two = PrivateRegression(4.0, public=X[:500] * units, y_bound=100, **options).fit(
         X * units, 100 * y
@@ -66,7 +64,8 @@ def test_columns_are_scaled_by_bounds_or_public_rows():
 def test_a_regression_worse_than_the_mean_warns():
     """With fixed seeds: noise makes one in about forty look better than the mean."""
     rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, (400, 5)), rng.uniform(-1, 1, 400)
+    X = rng.uniform(-1, 1, (400, 5))
+    y = rng.uniform(-1, 1, 400)
     with pytest.raises(UserWarning, match="not shown to be better than the mean"):
         PrivateRegression(1.0, bounds=(-1, 1), y_bound=1, random_state=0).fit(X, y)
 

@@ -123,7 +123,8 @@ def test_what_cannot_be_saved_says_so():
 
 def test_plans_say_what_to_expect():
     model = PrivateClassifier(3.0, bounds=BOUNDS, classes=[0, 1])
-    few, many = model.plan(100), model.plan(100_000)
+    few = model.plan(100)
+    many = model.plan(100_000)
     assert few.problem == "1 people are too few to tell its accuracy"
     assert many.works
     # One in 80 judges; at ε = 3 an answer is right for 95 %, which is a standard deviation of 0.55.

@@ -84,7 +84,8 @@ def test_a_bad_row_of_a_file_is_a_zero_vector(kind, good, tmp_path):
 def test_an_unknown_group_is_a_uniform_one_with_the_zero_vector(
     tmp_path, caplog, monkeypatch
 ):
-    mechanism, held = sstq.GroupUnit(2, 1.0, groups=3, messages=2), []
+    mechanism = sstq.GroupUnit(2, 1.0, groups=3, messages=2)
+    held = []
     encode = sstq.GroupUnit.encode_slots
     monkeypatch.setattr(
         sstq.GroupUnit,
@@ -98,7 +99,8 @@ def test_an_unknown_group_is_a_uniform_one_with_the_zero_vector(
     files = [tmp_path / f"{name}.npy" for name in "ab"]
     people = mechanism.input.open(files, groups=tmp_path / "groups.npy", answering=True)
     assert sum(map(len, encode_files(mechanism, people, answering=True))) == 2 * 600
-    known, (groups, *vectors) = (given >= 0) & (given < 3), np.concatenate(held[:2]).T
+    known = (given >= 0) & (given < 3)
+    (groups, *vectors) = np.concatenate(held[:2]).T
     np.testing.assert_array_equal(groups[known], given[known])
     # Each of three groups has 100 of 300 on average; none at all in 3·(2/3)^300 = 1e-52 of runs.
     assert set(groups[~known]) == {0, 1, 2}

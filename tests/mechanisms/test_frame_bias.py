@@ -118,7 +118,8 @@ def test_clients_and_frames_exclude_each_other():
     [(256, 1, 3.0), (600, 8, 8.0), (5000, 1, 1.0), (300, 40, 6.0)],
 )
 def test_the_closed_form_is_the_average_of_the_exact_errors(dim, frames, epsilon):
-    mechanism, x = FrameUnit(dim, epsilon, frames=frames), typical_vector(dim)
+    mechanism = FrameUnit(dim, epsilon, frames=frames)
+    x = typical_vector(dim)
     seeds = [sstq.mix_seed(3, number) for number in range(max(2, 40 // frames))]
     errors = [mechanism.with_seed(seed).expected_mse(x, clients=50) for seed in seeds]
     typical = mechanism.typical_error(clients=50)
@@ -146,7 +147,8 @@ def test_the_variance_of_many_frames_against_all_of_them(monkeypatch):
 
     Deterministic; one frame seed scatters by 0.25 %, the mean of 8 by 0.09 %.
     """
-    x, differences = typical_vector(64), []
+    x = typical_vector(64)
+    differences = []
     for number in range(8):
         mechanism = FrameUnit(
             64, 16.0, frames=128, frame_size=64, frame_seed=sstq.mix_seed(4, number)
@@ -162,7 +164,8 @@ def test_the_variance_of_many_frames_against_all_of_them(monkeypatch):
 @pytest.fixture
 def transformed(monkeypatch):
     """The sizes of all transforms."""
-    sizes, transform = [], kernels.hadamard_transform
+    sizes = []
+    transform = kernels.hadamard_transform
 
     def counted(x):
         sizes.append(x.size)

@@ -247,7 +247,8 @@ def test_alignment_over_frames_is_that_of_a_uniform_direction(dim):
 )
 def test_unbiased_over_frames(length, seed):
     """The mean over 400 frames of the exact mean of each; 6 z-tests at |z| < 6, and 1 % for what mixing leaves."""
-    mechanism, rounds = FrameUnit(6, 2.0, clip=0.5), 400
+    mechanism = FrameUnit(6, 2.0, clip=0.5)
+    rounds = 400
     x = 0.5 * length * structured(6)["gaussian"]
     means = np.array(
         [
@@ -265,7 +266,8 @@ def test_unbiased_over_frames(length, seed):
 def test_the_error_is_the_optimum(epsilon):
     """Within 2 % of PrivUnitG at d = 10,000 (measured: 0.02 %, and 0.33 % at ε = 10); at ε = 3, 0.75·d."""
     dim = 10_000
-    mechanism, x = FrameUnit(dim, epsilon), np.full(dim, 0.01)
+    mechanism = FrameUnit(dim, epsilon)
+    x = np.full(dim, 0.01)
     optimum = PrivUnitG(dim, epsilon).expected_mse(x).total
     over_frames = 1 / mechanism.alignment**2 - 1
     assert over_frames == pytest.approx(optimum, rel=0.02 if epsilon == 10 else 1e-3)
@@ -366,10 +368,13 @@ def test_a_million_clients_of_dimension_256():
 @pytest.mark.slow
 def test_the_mean_over_many_frames(seed):
     """20,000 clients on 2^12 frames against the stated error: one χ² test on both sides, false failures below 1e-6."""
-    dim, clients = 64, 20_000
-    mechanism, x = FrameUnit(dim, 3.0, frames=2**12), structured(dim)["gaussian"]
+    dim = 64
+    clients = 20_000
+    mechanism = FrameUnit(dim, 3.0, frames=2**12)
+    x = structured(dim)["gaussian"]
     messages = mechanism.encode(np.broadcast_to(x, (clients, dim)), rng=seed)
-    whole, halves = mechanism.aggregator(), mechanism.aggregator()
+    whole = mechanism.aggregator()
+    halves = mechanism.aggregator()
     whole.update(messages)
     halves.update(messages[8000:])
     other = mechanism.aggregator()
@@ -377,10 +382,8 @@ def test_the_mean_over_many_frames(seed):
     halves.merge(other)
     estimate = whole.mean()
     np.testing.assert_array_equal(estimate.value, halves.mean().value)
-    error, expected = (
-        np.sum((estimate.value - x) ** 2),
-        mechanism.expected_mse(x, clients=clients).total,
-    )
+    error = np.sum((estimate.value - x) ** 2)
+    expected = mechanism.expected_mse(x, clients=clients).total
     # The error over its expectation is χ² with d degrees of freedom over d, and the stated one is right to 5 %.
     assert (
         chi2.ppf(2e-7, dim) / dim - 0.05
@@ -406,7 +409,8 @@ def test_the_sparse_aggregator_is_the_mean_of_the_decoded_messages(
     aggregator.save(tmp_path / "part")
     aggregator = mechanism.load_aggregator(tmp_path / "part")
     aggregator.update(messages[1234:])
-    estimate, decoded = aggregator.mean(), mechanism.decode(messages)
+    estimate = aggregator.mean()
+    decoded = mechanism.decode(messages)
     np.testing.assert_allclose(
         estimate.value, decoded.mean(axis=0), atol=1e-10 * np.abs(decoded).max()
     )

@@ -29,10 +29,8 @@ TABLE = {
 
 def output_distribution(mechanism, label):
     """The exact distribution of all messages, multipliers being equally likely."""
-    count, whole = (
-        mechanism.sets.codes // mechanism.draw.size,
-        [Fraction(0)] * mechanism.sets.codes,
-    )
+    count = mechanism.sets.codes // mechanism.draw.size
+    whole = [Fraction(0)] * mechanism.sets.codes
     for slot in range(count):
         for code, mass in law_of(
             mechanism, mechanism.draw, [float(label)], -(-(slot << 64) // count)
@@ -74,7 +72,8 @@ def test_the_sum_over_all_shares_is_never_above_that_of_the_peers(epsilon):
         found = sstq.Frequencies(categories, epsilon)
         variance = total(categories, *found.sets.rates)
         assert variance <= peer * allowed, categories
-        unary, response = total(categories, 0.5, 1 / (e + 1)), e / (e + categories - 1)
+        unary = total(categories, 0.5, 1 / (e + 1))
+        response = e / (e + categories - 1)
         least = min(
             unary, total(categories, response, (1 - response) / (categories - 1))
         )
@@ -87,8 +86,11 @@ def test_the_sum_over_all_shares_is_never_above_that_of_the_peers(epsilon):
 )
 def test_whole_sets_are_numbered_as_in_the_combinatorial_number_system(options, seed):
     """The message is C(c₁, 1) + … + C(c_w, w) of the set at the place drawn, those with the own category first."""
-    mechanism, rng = sstq.Frequencies(*options), np.random.default_rng(seed)
-    k, wide, draw = mechanism.categories, mechanism.sets.width, mechanism.draw
+    mechanism = sstq.Frequencies(*options)
+    rng = np.random.default_rng(seed)
+    k = mechanism.categories
+    wide = mechanism.sets.width
+    draw = mechanism.draw
     assert (draw.size, draw.inside) == (math.comb(k, wide), math.comb(k - 1, wide - 1))
     words = rng.integers(2**64, size=(40, 3), dtype=np.uint64)
     labels = rng.integers(k, size=40)
@@ -97,10 +99,8 @@ def test_whole_sets_are_numbered_as_in_the_combinatorial_number_system(options, 
         labels, draw.places(words[:, 1:]), codes, strict=True
     ):
         inside = place < draw.inside
-        rank, members = (
-            int(place) - (0 if inside else draw.inside),
-            [int(label)] if inside else [],
-        )
+        rank = int(place) - (0 if inside else draw.inside)
+        members = [int(label)] if inside else []
         for left in range(wide - inside, 0, -1):
             other = max(c for c in range(k - 1) if math.comb(c, left) <= rank)
             rank -= math.comb(other, left)
@@ -146,7 +146,9 @@ def test_error_bars_hold_what_multipliers_add(categories, epsilon, seed):
 
     With one of few multipliers for many messages, errors of a binomial are twice too small at 1009 categories.
     """
-    mechanism, people, rounds = sstq.Frequencies(categories, epsilon), 8000, 40
+    mechanism = sstq.Frequencies(categories, epsilon)
+    people = 8000
+    rounds = 40
     rng = np.random.default_rng(seed)
     labels = np.where(
         rng.random(people) < 0.7, 0, rng.integers(categories, size=people)
@@ -162,10 +164,8 @@ def test_error_bars_hold_what_multipliers_add(categories, epsilon, seed):
     # People are fixed here: the error bar also holds f(1 − f), the variance of drawing them.
     fixed = truth * own * (1 - own) + (1 - truth) * other * (1 - other)
     rate = other + truth * (own - other)
-    expected, deviation = (
-        np.mean(fixed / (rate * (1 - rate))),
-        np.std(squares, ddof=1) / math.sqrt(rounds),
-    )
+    expected = np.mean(fixed / (rate * (1 - rate)))
+    deviation = np.std(squares, ddof=1) / math.sqrt(rounds)
     # Rounds are independent: |t| < 6 of 39 degrees, false alarms below 1e-6. 2 % are for the estimated errors.
     assert abs(np.mean(squares) - expected) < 6 * deviation + 0.02
     assert 6 * deviation < 0.6
@@ -177,11 +177,9 @@ def test_error_bars_hold_what_multipliers_add(categories, epsilon, seed):
 )
 def test_regions_cover_all_shares_at_once(categories, epsilon, people, seed):
     """Skewed shares, empty categories and few people: at least 95 % less 6 standard errors of the rounds."""
-    mechanism, rng, rounds = (
-        sstq.Frequencies(categories, epsilon),
-        np.random.default_rng(seed),
-        200,
-    )
+    mechanism = sstq.Frequencies(categories, epsilon)
+    rng = np.random.default_rng(seed)
+    rounds = 200
     shares = np.where(np.arange(categories) < 3, 0.5 ** np.arange(categories), 0.0)
     shares /= shares.sum()
     covered = 0
@@ -198,7 +196,9 @@ def test_regions_cover_all_shares_at_once(categories, epsilon, people, seed):
 @pytest.mark.parametrize("rate", [0.002, 0.005, 0.02, 0.1, 0.3])
 def test_intervals_of_rare_hits_cover_by_enumeration(rate):
     """All numbers of hits of 50 messages: how likely it is that the interval of one share holds the truth."""
-    people, own, other = 50, 0.9, rate
+    people = 50
+    own = 0.9
+    other = rate
     for share in (0.0, 0.01, 0.1, 0.5):
         truth = other + share * (own - other)
         covered = 0.0
@@ -276,7 +276,8 @@ def test_options_and_tampered_parameters_are_refused():
         sstq.Frequencies(1, 1.0)
     with pytest.raises(ValueError, match="groups must be left out"):
         sstq.Frequencies(5, 1.0).encode([1], groups=[1])
-    whole, affine = sstq.Frequencies(9, 1.0), sstq.Frequencies(23, 1.0)
+    whole = sstq.Frequencies(9, 1.0)
+    affine = sstq.Frequencies(23, 1.0)
     wrong = "size and inside must be"
 
     def other(size, inside):
@@ -377,12 +378,11 @@ def test_the_ball_of_shares_holds_by_the_exact_law(categories, seed):
     The law of counts is multinomial: 20,000 rounds have an error of 0.15 points, and 94.2 % is more than 5 of them
     above 93.4 %. The normal approximation costs less than half a point at 5,000 people.
     """
-    mechanism, rng, people = (
-        sstq.Frequencies(categories, 1.0),
-        np.random.default_rng(seed),
-        5000,
-    )
-    sets, shares = mechanism.sets, np.full(categories, 1 / categories)
+    mechanism = sstq.Frequencies(categories, 1.0)
+    rng = np.random.default_rng(seed)
+    people = 5000
+    sets = mechanism.sets
+    shares = np.full(categories, 1 / categories)
     held = sets.hold(np.arange(sets.codes), np.arange(categories))
     law = np.where(held, *mechanism.draw.probabilities) @ shares
     sent = rng.multinomial(people, law / law.sum(), 20_000)

@@ -26,7 +26,8 @@ def output_distribution(mechanism, x, group, flip=1 << 63):
     A message tells its frame, which is chosen without looking at the data, so each of the two is half of the law.
     """
     frames = [0] if mechanism.share_sets is None else [0, mechanism.frames - 1]
-    row, laws = mechanism.input.read(mechanism.clip * x[None], [group])[0], []
+    row = mechanism.input.read(mechanism.clip * x[None], [group])[0]
+    laws = []
     for frame in frames:
         draw = (
             mechanism.choice
@@ -135,18 +136,23 @@ def test_a_round_has_the_expected_error(epsilon, seed):
     Every hundred people have the same vector and group, so that the exact error of 40 rows is enough.
     """
     rng = np.random.default_rng(seed)
-    n, groups, dim = 4000, 10, 64
+    n = 4000
+    groups = 10
+    dim = 64
     kinds = rng.standard_normal((n // 100, dim)) + 0.5
     kinds *= rng.uniform(0.2, 1.0, size=(len(kinds), 1)) / np.linalg.norm(
         kinds, axis=1, keepdims=True
     )
     # skewed, and the last group is empty
     own = rng.choice(groups - 1, size=len(kinds), p=np.arange(1, groups) / 45)
-    x, labels = np.repeat(kinds, 100, axis=0), np.repeat(own, 100)
+    x = np.repeat(kinds, 100, axis=0)
+    labels = np.repeat(own, 100)
     mechanism = sstq.GroupUnit(dim, epsilon, groups=groups, frames=16)
-    truth, shares = np.zeros((groups, dim)), np.bincount(labels, minlength=groups) / n
+    truth = np.zeros((groups, dim))
+    shares = np.bincount(labels, minlength=groups) / n
     np.add.at(truth, labels, x / n)
-    errors, scores = [], []
+    errors = []
+    scores = []
     for number in range(10):
         this_round = mechanism.with_seed(seed + number)
         aggregator = this_round.aggregator()
@@ -171,7 +177,8 @@ def test_a_round_has_the_expected_error(epsilon, seed):
 )
 def test_it_is_unbiased_over_frames(options, frames):
     """The exact expectation of structured vectors over all frames is the vector, to the bias that so many leave."""
-    dim, groups = 16, 4
+    dim = 16
+    groups = 4
     vectors = {
         key: rows[0]
         for key, rows in structured_vectors(dim, np.random.default_rng(0)).items()
@@ -184,7 +191,8 @@ def test_it_is_unbiased_over_frames(options, frames):
     _, padded = mechanism._in_block(
         mechanism.input.read(np.stack([*vectors.values()]), [groups - 1] * len(vectors))
     )
-    unit_rows, total = mechanism.unit_ball(padded), np.zeros(padded.shape)
+    unit_rows = mechanism.unit_ball(padded)
+    total = np.zeros(padded.shape)
     for number in range(frames):
         total += moments_of_frame(
             unit_rows,
@@ -209,8 +217,10 @@ def share_sets(epsilon, groups, room=None, seed=0):
 )
 def test_shares_are_unbiased_whatever_the_shares(epsilon, groups):
     """Exactly: over all multipliers, the expected rate of hits of a group is that of subset selection."""
-    sets, group = share_sets(epsilon, groups), groups // 3
-    (inside, outside), size = sets.draw.probabilities, sets.points
+    sets = share_sets(epsilon, groups)
+    group = groups // 3
+    (inside, outside) = sets.draw.probabilities
+    size = sets.points
     rate = np.zeros(groups)
     for slot in range(sets.slots):
         code = slot * size + ((slot + 1) * group - np.arange(size)) % size
@@ -267,7 +277,8 @@ def test_errors_of_shares_hold_the_multipliers_that_were_drawn(
     Messages of one pair of frame and slot share a multiplier, which was drawn once. As if messages were independent,
     the mean square is about 5.
     """
-    rounds, rng = 40, np.random.default_rng(seed)
+    rounds = 40
+    rng = np.random.default_rng(seed)
     group = np.where(rng.random(people) < 0.7, 0, rng.integers(groups, size=people))
     squares = []
     for number in range(rounds):
@@ -288,10 +299,8 @@ def test_errors_of_shares_hold_the_multipliers_that_were_drawn(
             )
         )
     # Student's (K − 1)/(K − 3) for K pairs. Rounds are independent: |t| < 6 of 39 degrees, false alarms below 1e-6.
-    expected, deviation = (
-        (pairs - 1) / (pairs - 3),
-        np.std(squares, ddof=1) / math.sqrt(rounds),
-    )
+    expected = (pairs - 1) / (pairs - 3)
+    deviation = np.std(squares, ddof=1) / math.sqrt(rounds)
     assert abs(np.mean(squares) - expected) < 6 * deviation
     # The deviation is no excuse: errors as if messages were independent stay outside.
     assert 6 * deviation < 0.6
@@ -324,7 +333,8 @@ def test_shares_on_the_simplex():
 @pytest.mark.slow
 def test_means_of_groups_are_within_their_errors(seed):
     rng = np.random.default_rng(seed)
-    n, means = 10_000, np.array([[0.5, 0.0], [0.0, -0.5], [0.3, 0.3], [0.1, 0.0]])
+    n = 10_000
+    means = np.array([[0.5, 0.0], [0.0, -0.5], [0.3, 0.3], [0.1, 0.0]])
     labels = rng.choice(4, size=n, p=[0.5, 0.2, 0.2, 0.1])
     for epsilon in (1.0, 4.0):
         mechanism = sstq.GroupUnit(2, epsilon, groups=4, clients=n, frame_seed=seed)
@@ -381,8 +391,11 @@ def test_a_group_of_too_few_people_has_a_sum_and_no_mean(seed):
 @pytest.mark.parametrize("tie", [0.0, 1.2])
 def test_ends_of_means_are_where_the_test_of_a_quotient_turns(tie):
     """(sum − r·share)² is z² times its variance: the average of the measured one and of that under r."""
-    shares, errors = np.array([0.5, 0.3, 0.1, 0.02]), np.full(4, 0.02)
-    value, stderr, count = np.array([0.3, -0.28, 0.0, 0.01]), np.full(4, 0.03), 400
+    shares = np.array([0.5, 0.3, 0.1, 0.02])
+    errors = np.full(4, 0.02)
+    value = np.array([0.3, -0.28, 0.0, 0.01])
+    stderr = np.full(4, 0.03)
+    count = 400
     found = GroupEstimate(
         value, stderr, count, shares=shares, shares_stderr=errors, tie=tie
     )
@@ -422,7 +435,8 @@ def test_means_of_groups_hold_with_few_people(seed):
 
     More than 21 misses of 300 have a probability below 1e-8 at 98.5 %, and one of 97 % at 89 %.
     """
-    rng, missed = np.random.default_rng(seed), 0
+    rng = np.random.default_rng(seed)
+    missed = 0
     questions = {
         "g": sstq.Choice([0, 1, 2, 3]),
         "x": sstq.Number(0, 10),
@@ -461,7 +475,8 @@ def test_a_plan_of_means_by_group_counts_those_that_come_back():
     ]
     assert [plan.works for plan in plans[::2]] == [False, True]
     assert plans[1].told == pytest.approx(0.9, abs=0.01)
-    inner, rng = survey.parts[2].mechanism, np.random.default_rng(1)
+    inner = survey.parts[2].mechanism
+    rng = np.random.default_rng(1)
     for plan in plans[:2]:
         told = []
         for _ in range(30):

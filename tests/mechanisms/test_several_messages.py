@@ -59,7 +59,8 @@ def test_files_have_the_slots_one_after_the_other(tmp_path):
     np.save(tmp_path / "a.npy", X[:20])
     np.save(tmp_path / "b.npy", X[20:])
     people = MECHANISM.input.open([tmp_path / name for name in ("a.npy", "b.npy")])
-    seen, report = [], LocalReport()
+    seen = []
+    report = LocalReport()
     batches = list(
         encode_files(MECHANISM, people, 3, report=report, advance=seen.append)
     )
@@ -87,10 +88,8 @@ def test_the_epsilon_of_a_bundle_is_rounded_up():
     for messages, epsilon in product(
         [1, 2, 3, 5, 7, 11, 16, 23, 48, 63], [0.1, 0.3, 1 / 3, 0.7, 1.1, 2.3, 3.0, 4.7]
     ):
-        exact, stated = (
-            messages * Fraction(epsilon),
-            sstq.VqSGD(2, epsilon, messages=messages).bundle_epsilon,
-        )
+        exact = messages * Fraction(epsilon)
+        stated = sstq.VqSGD(2, epsilon, messages=messages).bundle_epsilon
         below += Fraction(messages * epsilon) < exact
         assert Fraction(math.nextafter(stated, 0.0)) < exact <= Fraction(stated)
     assert below > 10
@@ -118,7 +117,8 @@ def test_more_messages_are_as_more_people():
     large = sstq.SSTQ(5000, 2.0, bits=2)
     for one in (*EVERY, large):
         several = one.replace(messages=5)
-        error, same = several.typical_error(30), one.typical_error(150)
+        error = several.typical_error(30)
+        same = one.typical_error(150)
         assert (error.bias2, error.variance) == pytest.approx(
             (same.bias2, same.variance)
         )
@@ -140,11 +140,10 @@ def test_more_messages_are_as_more_people():
 
 
 def test_more_messages_are_as_more_people_but_for_the_bias():
-    several, one = MECHANISM.replace(frames=4), MECHANISM.replace(frames=4, messages=1)
-    error, same = (
-        several.expected_mse(X[0], clients=30),
-        one.expected_mse(X[0], clients=150),
-    )
+    several = MECHANISM.replace(frames=4)
+    one = MECHANISM.replace(frames=4, messages=1)
+    error = several.expected_mse(X[0], clients=30)
+    same = one.expected_mse(X[0], clients=150)
     assert (error.bias2, error.variance) == pytest.approx((same.bias2, same.variance))
     assert several.frames_for(1000) == one.frames_for(5000) > one.frames_for(1000)
     assert several.clients_allowed == one.clients_allowed // 5
@@ -169,12 +168,14 @@ def test_estimates_know_the_people():
 @pytest.mark.slow
 def test_standard_errors_are_of_the_mean_of_these_people(seed):
     """With false failures below 1e-8: the noise has at least half as many directions as there are coordinates."""
-    dim, rounds = 16, 24
+    dim = 16
+    rounds = 24
     mechanism = sstq.FrameUnit(dim, 3.0, frames=8, messages=8, frame_size=256)
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((60, dim))
     x /= np.linalg.norm(x, axis=1, keepdims=True)
-    squares, stated = [], []
+    squares = []
+    stated = []
     for number in range(rounds):
         own = mechanism.with_seed(seed + number)
         aggregator = own.aggregator().update(own.encode(x, rng))

@@ -70,7 +70,8 @@ def enumerated(mechanism, x):
     y = represent(frame, mechanism.kashin, unit)[0][0].astype(float)
     probability = np.asarray(mechanism.channel.matrix, dtype=float) / 2.0**62
     words = mechanism.codebook.values
-    mean, power = np.zeros(mechanism.dim), 0.0
+    mean = np.zeros(mechanism.dim)
+    power = 0.0
     rows = frame.rows(np.arange(frame.size))
     for j in range(frame.size):
         k = int(
@@ -87,7 +88,8 @@ def enumerated(mechanism, x):
 
 @all_variants
 def test_expected_mse_is_the_enumeration(variant):
-    mechanism, x = make(variant), some_vector(1)
+    mechanism = make(variant)
+    x = some_vector(1)
     mean, power = enumerated(mechanism, x)
     error = mechanism.expected_mse(x, clients=7)
     assert error.bias2 == pytest.approx(np.sum((mean - x) ** 2), rel=1e-9, abs=1e-12)

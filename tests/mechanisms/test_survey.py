@@ -46,7 +46,8 @@ def some_table(count, seed=0):
         ]
         for _ in country
     ]
-    country[::10], used[::4] = None, [None] * len(used[::4])
+    country[::10] = None
+    used[::4] = [None] * len(used[::4])
     age[::5] = np.nan
     embedding = np.full((count, 8), 0.3)
     return {"country": country, "used": used, "age": age, "embedding": list(embedding)}
@@ -92,9 +93,11 @@ def test_the_question_is_drawn_with_its_weight_and_nothing_else():
 
 def test_results_are_near_the_truth_in_the_units_of_the_columns():
     """|z| < 6 for all of 30 numbers: a false alarm in 1e-7 runs, and the seed is fixed."""
-    table, survey = some_table(8000), sstq.Survey(epsilon=3.0, questions=QUESTIONS)
+    table = some_table(8000)
+    survey = sstq.Survey(epsilon=3.0, questions=QUESTIONS)
     result = results(survey, table)
-    country, age = table["country"], table["age"]
+    country = table["country"]
+    age = table["age"]
     shares = [
         np.mean(country[country != None] == label)  # noqa: E711
         for label in ("AT", "CH", "DE")
@@ -118,7 +121,8 @@ def test_results_are_near_the_truth_in_the_units_of_the_columns():
     assert result["country"].over == result["age"].over == "answers"
     assert result["embedding"].over == "people"
     assert abs(result["country"].answered[0] - 0.9) < 6 * result["country"].answered[1]
-    mean, median = result["age"].mean(0.999), result["age"].quantile(0.5, 0.999)
+    mean = result["age"].mean(0.999)
+    median = result["age"].quantile(0.5, 0.999)
     assert mean.low <= np.mean(age[known]) <= mean.high
     assert median.low <= np.median(age[known]) <= median.high
     assert (
@@ -130,7 +134,8 @@ def test_results_are_near_the_truth_in_the_units_of_the_columns():
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_tables_of_all_libraries_give_the_same_messages(library):
     module = pytest.importorskip(library)
-    table, survey = some_table(200), sstq.Survey(epsilon=2.0, questions=QUESTIONS)
+    table = some_table(200)
+    survey = sstq.Survey(epsilon=2.0, questions=QUESTIONS)
     plain = table | {
         "age": [None if math.isnan(a) else a for a in table["age"]],
         "country": table["country"].tolist(),
@@ -149,7 +154,9 @@ def test_errors_of_ratios_and_bands_of_quantiles_hold(seed):
     """
     rng = np.random.default_rng(seed)
     asked = {"country": sstq.Choice(["a", "b", "c"]), "age": sstq.Number(0, 1, bins=10)}
-    survey, squares, failures = sstq.Survey(epsilon=2.0, questions=asked), [], 0
+    survey = sstq.Survey(epsilon=2.0, questions=asked)
+    squares = []
+    failures = 0
     for _ in range(60):
         country = rng.choice(["a", "b", "c", None], 4000, p=[0.6, 0.2, 0.1, 0.1])
         age = np.where(rng.random(4000) < 0.2, np.nan, rng.beta(2, 5, 4000))
@@ -216,10 +223,8 @@ def test_wrong_columns_are_refused_before_anything_is_sampled(change, words):
         "embedding": [[0.1] * 8] * 2,
     } | change
     table = {name: column for name, column in table.items() if column is not None}
-    survey, rng = (
-        sstq.Survey(epsilon=2.0, questions=QUESTIONS),
-        np.random.default_rng(1),
-    )
+    survey = sstq.Survey(epsilon=2.0, questions=QUESTIONS)
+    rng = np.random.default_rng(1)
     before = rng.bit_generator.state
     with pytest.raises(ValueError, match=words):
         survey.encode(table, rng)
@@ -230,10 +235,8 @@ def test_wrong_columns_are_refused_before_anything_is_sampled(change, words):
 
 
 def test_columns_of_one_name_are_refused(tmp_path):
-    survey, names = (
-        sstq.Survey(epsilon=2.0, questions={"c": sstq.Choice(["A", "B"])}),
-        ["c", "c"],
-    )
+    survey = sstq.Survey(epsilon=2.0, questions={"c": sstq.Choice(["A", "B"])})
+    names = ["c", "c"]
     rows = [["A", "B"], ["B", "A"], ["A", "A"]]
     table = pyarrow.table([*zip(*rows, strict=True)], names=names)
     for twice in (pandas.DataFrame(rows, columns=names), table):
@@ -320,17 +323,16 @@ def test_integers_of_any_size_are_answered_as_any_other():
 def test_intervals_of_very_few_answers_hold_by_the_exact_law(epsilon, people):
     # Messages that are all alike have no scatter; before, a quarter of the bands missed.
     survey = sstq.Survey(epsilon, {"n": sstq.Number(0, 2, bins=2)})
-    values, (inside, outside) = (
-        [0.2, 1.7, 1.9][:people],
-        survey.parts[0].mechanism.draw.probabilities,
-    )
+    values = [0.2, 1.7, 1.9][:people]
+    (inside, outside) = survey.parts[0].mechanism.draw.probabilities
     missed = 0.0
     for codes in itertools.product(range(3), repeat=people):
         aggregator = survey.aggregator()
         aggregator.update(survey.messages_from_columns((np.array(codes),), True))
         found = aggregator.mean()["n"]
         low, high = found.cdf_band()
-        mean, median = found.mean(), found.quantile(0.5)
+        mean = found.mean()
+        median = found.quantile(0.5)
         outside_of = (
             low[0] > 1 / people
             or high[0] < 1 / people
@@ -441,7 +443,8 @@ def test_the_tidy_table_and_the_picture():
 
 def test_the_plan_says_which_questions_cannot_work():
     survey = sstq.Survey(epsilon=1.0, questions=QUESTIONS)
-    few, many = survey.plan(clients=300), survey.plan(clients=10**7)
+    few = survey.plan(clients=300)
+    many = survey.plan(clients=10**7)
     assert many.works
     assert not few["embedding"].works
     assert str(few).splitlines()[0].startswith("question")
@@ -467,7 +470,8 @@ def test_predicted_errors_are_the_measured_ones():
     survey = sstq.Survey(
         3.0, {"x": sstq.Choice(list("abcdefgh")), "u": sstq.MultiChoice(list("abcd"))}
     )
-    plan, result = survey.plan(clients=8000), results(survey, people)
+    plan = survey.plan(clients=8000)
+    result = results(survey, people)
     for name in people:
         assert np.mean(result[name].stderr) == pytest.approx(plan[name].error, rel=0.1)
 

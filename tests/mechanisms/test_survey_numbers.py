@@ -34,7 +34,8 @@ def visits(count, seed):
 def test_means_of_a_small_count_are_not_off_by_half_a_bin(seed):
     """200,000 people with Poisson(0.8): 99.99 % intervals of means and of a median, three of them."""
     table = {"visits": visits(200_000, seed), "binned": visits(200_000, seed)}
-    truth, level = float(np.nanmean(table["visits"])), 0.9999
+    truth = float(np.nanmean(table["visits"]))
+    level = 0.9999
     questions = {
         "visits": sstq.Count(10),
         "binned": sstq.Number(0, 10, bins=10),
@@ -62,7 +63,8 @@ def test_means_of_a_small_count_are_not_off_by_half_a_bin(seed):
 
 def test_a_count_is_exact_without_noise():
     """The shares of 0, 1 and 3 of 10 people as they are: the mean and the quantiles of these very numbers."""
-    shares, edges = np.array([0.5, 0.3, 0.0, 0.2]), np.arange(5) - 0.5
+    shares = np.array([0.5, 0.3, 0.0, 0.2])
+    edges = np.arange(5) - 0.5
     known = {
         "covariance": np.zeros((4, 4)),
         "law": HitLaw(HitRates(1.0, 0.0), 0.0, 0.0),
@@ -91,12 +93,15 @@ def test_a_count_is_exact_without_noise():
 def test_the_band_is_where_a_test_of_the_share_turns(categories, epsilon):
     """The variance of C − F·A is that of all messages by their law, whoever holds what; the ends are z errors away."""
     mechanism = sstq.Frequencies(categories, epsilon)
-    sets, every = mechanism.sets, np.arange(categories)
+    sets = mechanism.sets
+    every = np.arange(categories)
     held = sets.hold(np.arange(sets.codes), every).astype(float)
     inside, outside = mechanism.draw.probabilities
     law = np.where(held, inside, outside)
     assert law.sum(axis=0) == pytest.approx(1)
-    rng, rates, answered = np.random.default_rng(categories), sets.law.rates, 0.8
+    rng = np.random.default_rng(categories)
+    rates = sets.law.rates
+    answered = 0.8
     for place in range(1, categories - 1):
         places = np.arange(1, categories - 1)
         for share in (0.0, 0.3, 1.0):
@@ -113,7 +118,9 @@ def test_the_band_is_where_a_test_of_the_share_turns(categories, epsilon):
             assert (found.first[place - 1], found.second[place - 1]) == pytest.approx(
                 expected
             )
-    cumulated, count, z = answered * np.linspace(0.05, 0.95, categories - 2), 500, 2.5
+    cumulated = answered * np.linspace(0.05, 0.95, categories - 2)
+    count = 500
+    z = 2.5
     low, high = distribution_band(cumulated, answered, count, sets.law, z)
     likely = cumulated / answered
     assert np.all((low < likely) & (likely < high))
@@ -137,10 +144,12 @@ def test_bands_of_numbers_hold_at_large_epsilon(bins, people, seed):
 
     More than 24 misses of 300 have a probability below 1e-4 at 97 %.
     """
-    rng, missed = np.random.default_rng(seed), 0
+    rng = np.random.default_rng(seed)
+    missed = 0
     shares = np.diff(stats.beta(2, 5).cdf(np.linspace(0, 1, bins + 1)))
     truth = np.append(np.cumsum(shares)[:-1], 1.0)
-    question, mechanism = sstq.Number(0, 1, bins=bins), sstq.Frequencies(bins + 1, 6.0)
+    question = sstq.Number(0, 1, bins=bins)
+    mechanism = sstq.Frequencies(bins + 1, 6.0)
     for _ in range(300):
         aggregator = mechanism.aggregator().update(
             mechanism.encode(rng.choice(bins, people, p=shares), rng)
@@ -157,7 +166,8 @@ def test_a_number_is_rounded_to_the_ends_with_its_mean(value):
         1.5, {"x": sstq.Number(-2.5, 7.5, bins=4), "mean": sstq.Mean("x")}
     )
     part = survey.parts[1]
-    rates, chance = part.mechanism.sets.rates, (value + 2.5) / 10
+    rates = part.mechanism.sets.rates
+    chance = (value + 2.5) / 10
     table = survey.input.read({"x": [value]})
     expected, variance = part.question.row_error(
         part.mechanism, part.records(survey.input.by_column(table))[0]
@@ -214,7 +224,8 @@ def test_the_interval_of_a_mean_holds_by_the_exact_law():
     )
     inside, outside = survey.parts[1].mechanism.draw.probabilities
     for people in (2, 3, 5):
-        ends, missed = [0, 0, 1, 1, 0][:people], 0.0
+        ends = [0, 0, 1, 1, 0][:people]
+        missed = 0.0
         truth = 10 * np.mean(np.array(ends) == 0)
         for codes in itertools.combinations_with_replacement(range(3), people):
             aggregator = survey.aggregator()

@@ -14,7 +14,8 @@ def big_integer_packing(layout, columns):
     """The specification with Python's integers."""
     stream = 0
     for i, fields in enumerate(zip(*columns, strict=True)):
-        message, shift = 0, 0
+        message = 0
+        shift = 0
         for field, values in zip(layout.fields, fields, strict=True):
             for value in np.atleast_1d(values).tolist():
                 message |= value << shift
@@ -184,7 +185,8 @@ def test_shuffled_messages_are_the_same_ones_slot_by_slot():
     mechanism = sstq.FrameUnit(dim=8, epsilon=2.0, messages=3)
     sent = mechanism.encode(np.eye(8)[np.arange(500) % 8])
     mixed = sent.shuffled(3)
-    rows, before = mixed.column("row").reshape(3, -1), sent.column("row").reshape(3, -1)
+    rows = mixed.column("row").reshape(3, -1)
+    before = sent.column("row").reshape(3, -1)
     np.testing.assert_array_equal(np.sort(rows, axis=1), np.sort(before, axis=1))
     # A slot stays as it was with probability below 10⁻⁵⁰⁰: its rows are of hundreds of kinds.
     assert np.all(np.any(rows != before, axis=1))

@@ -53,7 +53,8 @@ def same(a, b):
 @pytest.mark.parametrize("suffix", [".sstq", ".parquet"])
 @pytest.mark.parametrize("rng", [None, 3])
 def test_round_trip(tmp_path, suffix, rng):
-    mechanism, path = PRIVATE, tmp_path / f"messages{suffix}"
+    mechanism = PRIVATE
+    path = tmp_path / f"messages{suffix}"
     messages = sample(mechanism, rng=rng)
     assert write_messages(path, messages) == 100
     assert same(read_all(path, mechanism), messages)

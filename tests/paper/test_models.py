@@ -6,7 +6,8 @@ from paper.training.models import HiddenLayer, LeastSquares
 def numerical_gradient(loss, parameters, step=1e-6):
     gradient = np.empty(len(parameters))
     for i in range(len(parameters)):
-        ahead, behind = parameters.copy(), parameters.copy()
+        ahead = parameters.copy()
+        behind = parameters.copy()
         ahead[i] += step
         behind[i] -= step
         gradient[i] = (loss(ahead) - loss(behind)) / (2 * step)
@@ -18,7 +19,8 @@ def test_gradients_of_the_network_are_those_of_its_loss(seed):
     rng = np.random.default_rng(seed)
     model = HiddenLayer(inputs=4, hidden=5, classes=3)
     parameters = rng.standard_normal(model.dim)
-    x, y = rng.standard_normal((3, 6, 4)), rng.integers(0, 3, (3, 6))
+    x = rng.standard_normal((3, 6, 4))
+    y = rng.integers(0, 3, (3, 6))
     # Inputs and weights in sixteenths and biases between multiples of 1/256: no unit is so close to its kink that the
     # differences see both slopes.
     x, parameters[:20] = np.round(16 * x) / 16, np.round(16 * parameters[:20]) / 16
@@ -35,11 +37,9 @@ def test_gradients_of_the_network_are_those_of_its_loss(seed):
 def test_gradients_of_the_regression_are_those_of_its_loss(seed):
     rng = np.random.default_rng(seed)
     model = LeastSquares(rng.standard_normal(4))
-    parameters, x, y = (
-        rng.standard_normal(4),
-        rng.standard_normal((3, 6, 4)),
-        rng.standard_normal((3, 6)),
-    )
+    parameters = rng.standard_normal(4)
+    x = rng.standard_normal((3, 6, 4))
+    y = rng.standard_normal((3, 6))
     for client, gradient in enumerate(model.gradients(parameters, x, y)):
         expected = numerical_gradient(
             lambda p, c=client: float(np.mean((x[c] @ p - y[c]) ** 2) / 2), parameters

@@ -39,7 +39,8 @@ def results_of(jobs, folder):
 
 def test_a_job_is_a_function_of_its_description():
     job = Job("regression", "frameunit", seed=3, bits=4, count=3, dim=16)
-    first, second = run_job(job), run_job(job)
+    first = run_job(job)
+    second = run_job(job)
     assert first.pop("seconds") > 0 < second.pop("seconds")
     assert first == second
     assert run_job(replace(job, seed=4))["loss"] != first["loss"]

@@ -87,7 +87,8 @@ def test_rows_have_norm_one_when_norms_are_equal(frame):
 
 def least_level_by_linear_program(frame, x):
     """The least Kashin level of a unit vector: minimise max|y_j| over all representations y."""
-    rows, count = frame.rows(np.arange(frame.size)), frame.size
+    rows = frame.rows(np.arange(frame.size))
+    count = frame.size
     box = np.concatenate([np.eye(count), -np.eye(count)])
     found = linprog(
         np.append(np.zeros(count), 1.0),
@@ -314,7 +315,8 @@ def test_surrogate_is_not_convex_beyond_ordered_codebooks():
             np.square(values)
         ) / math.expm1(3.0)
 
-    first, second = np.array([-1.0, 0.9, -0.9, 1.0]), np.array([-1.0, 0.5, -0.5, 1.0])
+    first = np.array([-1.0, 0.9, -0.9, 1.0])
+    second = np.array([-1.0, 0.5, -0.5, 1.0])
     assert loss((first + second) / 2) > (loss(first) + loss(second)) / 2
 
 
@@ -683,13 +685,12 @@ def test_best_bits_of_the_flat_channel(codebook):
 
 def quadratic_descent(problem, step_size, rounds):
     """E‖∇F(w_t)‖² for F = L·w²/2 in one dimension, with all the noise allowed and the worse sign of the bias."""
-    curvature, power = (
-        problem.smoothness,
-        problem.omega * problem.gradient_bound**2 + problem.sigma**2,
-    )
+    curvature = problem.smoothness
+    power = problem.omega * problem.gradient_bound**2 + problem.sigma**2
     worst = np.zeros(rounds)
     for bias in (problem.zeta, -problem.zeta):
-        mean, variance = math.sqrt(2 * problem.initial_gap / curvature), 0.0
+        mean = math.sqrt(2 * problem.initial_gap / curvature)
+        variance = 0.0
         squares = np.empty(rounds)
         for t in range(rounds):
             squares[t] = curvature**2 * (mean**2 + variance)

@@ -79,7 +79,8 @@ def test_all_but_the_noise_is_a_function_of_the_seed():
 
 
 def test_every_round_has_a_frame_of_its_own(monkeypatch):
-    problem, seeds = blobs(), []
+    problem = blobs()
+    seeds = []
     mechanism = sstq.FrameUnit(problem.model.dim, 4.0)
 
     def watching(this_round, *rest):

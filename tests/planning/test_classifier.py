@@ -55,7 +55,8 @@ def test_class_means_have_the_predicted_noise(seed):
     classes = 4
     found = plan(16, 4000, 4.0, classes=classes)
     size = found.mechanism.dim
-    rng, repeats = np.random.default_rng(seed), 30
+    rng = np.random.default_rng(seed)
+    repeats = 30
     ratios = np.empty(repeats)
     labels = np.arange(4000) % classes
     for number in range(repeats):

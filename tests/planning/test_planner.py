@@ -114,7 +114,8 @@ def test_the_error_of_an_epsilon_needs_that_epsilon():
 
 @pytest.mark.slow
 def test_no_shorter_message_has_the_target_error():
-    share, best = 1.4, plan(200, 5000, 3.0).relative_error
+    share = 1.4
+    best = plan(200, 5000, 3.0).relative_error
     found = plan(200, 5000, 3.0, target_error=share * best)
     assert found.solved_for == "bits"
     assert found.relative_error <= share * best * (1 + 1e-9)

@@ -45,7 +45,8 @@ def test_fork_does_not_repeat_words():
 
 
 def test_threads_do_not_share_words():
-    source, draws = bit_source(None), 200
+    source = bit_source(None)
+    draws = 200
     with ThreadPoolExecutor(8) as pool:
         drawn = list(pool.map(lambda _: source.words(500), range(draws)))
     # 100,000 words of a working generator have an equal pair with probability 3e-10.

@@ -36,7 +36,8 @@ TYPICAL = Density.kashin(1.8, 2.575)
 def exp_upper(epsilon: float) -> Fraction:
     """Bound e^ε from above by its Taylor polynomial: independent of ``decimal`` and within 1e-40 of e^ε."""
     x = Fraction(epsilon)
-    total, term = Fraction(1), Fraction(1)
+    total = Fraction(1)
+    term = Fraction(1)
     for k in range(1, 160):
         term = Fraction(math.ceil(term * x / k * (1 << 300)), 1 << 300)
         total += term
@@ -76,7 +77,8 @@ def reference_codes(
     """Walk along the weights in Python integers."""
     codes = []
     for token, word in zip(tokens.tolist(), words.tolist(), strict=True):
-        code, left = 0, word
+        code = 0
+        left = word
         for weight in matrix[token].tolist():
             if left < weight:
                 break
@@ -119,10 +121,8 @@ def test_metric_aware_channel_of_many_bits(bits: int) -> None:
     epsilon = 3.0
     channel = metric_aware_channel(uniform_codebook(bits), epsilon)
     assert epsilon * (1 - 1e-8) <= channel.privacy_loss() <= epsilon
-    tops, bottoms = (
-        channel.matrix.max(axis=0).tolist(),
-        channel.matrix.min(axis=0).tolist(),
-    )
+    tops = channel.matrix.max(axis=0).tolist()
+    bottoms = channel.matrix.min(axis=0).tolist()
     limit = exp_below(epsilon)
     assert all(top <= limit * bottom for top, bottom in zip(tops, bottoms, strict=True))
     assert all(sum(row.tolist()) == TOTAL for row in channel.matrix[::100])
@@ -207,7 +207,8 @@ def test_codes_at_every_boundary(channel: Channel) -> None:
         bounds = [edges] * channel.size
     else:
         bounds = [[0, *np.cumsum(row.astype(object))] for row in matrix]
-    tokens, words = [], []
+    tokens = []
+    words = []
     for token, row in enumerate(bounds):
         near = sorted(
             {
@@ -219,7 +220,8 @@ def test_codes_at_every_boundary(channel: Channel) -> None:
         )
         words += near
         tokens += [token] * len(near)
-    tokens, words = np.array(tokens), np.array(words, dtype=np.uint64)
+    tokens = np.array(tokens)
+    words = np.array(words, dtype=np.uint64)
     codes = channel.sample(tokens, words)
     assert codes.dtype == np.int64
     if isinstance(channel, FlatChannel):
@@ -363,7 +365,8 @@ def test_tampered_tables_are_refused() -> None:
     matrix[1][2] += 1
     refuse(matrix, r"row 1 of matrix must sum to exactly 2\^62")
     matrix = tampered()
-    matrix[2][1], matrix[2][0] = matrix[2][1] + matrix[2][0], 0
+    matrix[2][1] = matrix[2][1] + matrix[2][0]
+    matrix[2][0] = 0
     refuse(matrix, "column 0 of matrix is zero in some rows and positive in others")
     matrix = tampered()
     matrix[0][1], matrix[0][0] = -5, matrix[0][0] + matrix[0][1] + 5

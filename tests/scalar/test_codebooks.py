@@ -162,7 +162,8 @@ def test_interpolation_reproduces_the_coordinate(
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             lower, weight = interpolation(values, [point])
-        k, w = int(lower[0]), float(weight[0])
+        k = int(lower[0])
+        w = float(weight[0])
         assert 0 <= k <= 6
         assert 0 <= w <= 1
         assert (1 - w) * values[k] + w * values[k + 1] == pytest.approx(
@@ -186,7 +187,8 @@ def test_rounding_is_unbiased(seed: int) -> None:
         assert tokens.dtype == np.int64
         rounded = values[tokens]
         # z = 6 with the exact deviation √((y − c)(c′ − y)): a false failure once in 5·10^8.
-        low, high = values[values <= y].max(), values[values > y].min()
+        low = values[values <= y].max()
+        high = values[values > y].min()
         assert set(rounded) <= {low, high}
         assert abs(rounded.mean() - y) < 6 * math.sqrt((y - low) * (high - y) / 100_000)
 

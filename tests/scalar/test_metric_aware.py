@@ -32,7 +32,8 @@ CODEWORDS = st.lists(st.floats(-0.999, 0.999), max_size=12).map(
 
 
 def test_probabilities_are_the_cell_integrals() -> None:
-    values, rate = np.array([-1.0, -0.7, 0.1, 0.2, 1.0]), 1.7
+    values = np.array([-1.0, -0.7, 0.1, 0.2, 1.0])
+    rate = 1.7
     bounds = np.concatenate([[-1.0], (values[1:] + values[:-1]) / 2, [1.0]])
     expected = np.array(
         [
@@ -87,7 +88,8 @@ def loss_by_quadrature(values: np.ndarray, density: Density, rate: float) -> flo
     weights = np.concatenate([weights, density.edges])
     lower, share = interpolation(values, points)
     matrix = laplace_probabilities(values, rate)
-    first, second = matrix @ values, matrix @ values**2
+    first = matrix @ values
+    second = matrix @ values**2
     mean = (1 - share) * first[lower] + share * first[lower + 1]
     square = (1 - share) * second[lower] + share * second[lower + 1]
     return float(weights @ (points**2 - 2 * points * mean + square))
@@ -115,7 +117,8 @@ def test_metric_aware_loss_without_privacy_is_the_rounding_error(
 ) -> None:
     # Paper, Section 5.1: ε → ∞ leaves Σ_k∫(y − c_k)(c_{k+1} − y)f.
     book = panter_dite_codebook(4, density)
-    start, stop = book.values[:-1], book.values[1:]
+    start = book.values[:-1]
+    stop = book.values[1:]
     mass, first, second = density.integrals(start, stop)
     distortion = (-second + (start + stop) * first - start * stop * mass).sum()
     assert metric_aware_loss(book, density, 1e5, "paper") == pytest.approx(

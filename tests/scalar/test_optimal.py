@@ -79,7 +79,8 @@ def linear_program(epsilon, density, tokens=17, values=40):
     root = math.exp(epsilon / 2)
     # beyond those of the piecewise mechanism
     positive = np.linspace(0, 1.5 * (root + 1) / (root - 1), values)
-    w, y = np.concatenate([-positive[:0:-1], positive]), np.linspace(0, 1, tokens)
+    w = np.concatenate([-positive[:0:-1], positive])
+    y = np.linspace(0, 1, tokens)
     grid = np.concatenate([-y[:0:-1], y])
     shares = token_moments(*rounding_moments(grid, density), density)[0]
     shares = (shares + shares[::-1])[tokens - 1 :]  # of a token and its mirror image
@@ -153,11 +154,13 @@ def test_tokens_are_corners_of_a_convex_function():
 def test_the_gradient_is_that_of_the_second_moment(seed):
     rng = np.random.default_rng(seed)
     density = Density.kashin(1.7, 3.0)
-    heights, lengths = np.cumsum(0.1 + rng.random(4)), 0.2 + rng.random(4)
+    heights = np.cumsum(0.1 + rng.random(4))
+    lengths = 0.2 + rng.random(4)
     # The window's ends are kept clear of the codes' ends, where the one-sided derivatives differ.
     lengths /= 2 * lengths.sum()
     width = float(lengths[-1] + lengths[-2] * rng.uniform(0.2, 0.8))
-    point, step = np.concatenate([heights, lengths, [width]]), 1e-6
+    point = np.concatenate([heights, lengths, [width]])
+    step = 1e-6
 
     def moment(at):
         # second_moment takes lengths of sum 1/2: moves keep it, by what they take from the first code.

@@ -82,7 +82,8 @@ def prepared(database: str) -> Store:
 
 def under_load(load: Load) -> None:
     """Return at some moment after uploads were acknowledged and folded."""
-    enough, folded = len(load.acknowledged) + 2 * SENDERS, _folded(load.store)
+    enough = len(load.acknowledged) + 2 * SENDERS
+    folded = _folded(load.store)
     until(
         lambda: (
             len(load.acknowledged) >= enough and sum(_folded(load.store)) > sum(folded)

@@ -24,7 +24,8 @@ class Forked:
     """A running process: what it prints, and what `subprocess.Popen` does with its own."""
 
     def __init__(self, pid: int, stdout: TextIO) -> None:
-        self.pid, self.stdout = pid, stdout
+        self.pid = pid
+        self.stdout = stdout
 
     def kill(self) -> None:
         """Kill it as nothing else does: without a word."""
@@ -67,10 +68,8 @@ def fork(
 @functools.cache
 def _nursery() -> subprocess.Popen[str]:
     """The process of these tests; it ends with them, and all that it started."""
-    command, root = (
-        [sys.executable, "-m", "tests.service.nursery"],
-        Path(__file__).parents[2],
-    )
+    command = [sys.executable, "-m", "tests.service.nursery"]
+    root = Path(__file__).parents[2]
     pipe = subprocess.PIPE
     started = subprocess.Popen(
         command, cwd=root, stdin=pipe, stdout=pipe, text=True, start_new_session=True

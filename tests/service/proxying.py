@@ -45,7 +45,8 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     chain = folder / "chain.pem"
     secret = folder / "key.pem"
     chain.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-    pem, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    pem = serialization.PrivateFormat.PKCS8
+    plain = serialization.NoEncryption()
     secret.write_bytes(key.private_bytes(serialization.Encoding.PEM, pem, plain))
     return chain, secret
 

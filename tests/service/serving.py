@@ -23,7 +23,9 @@ class Server:
     """A running collector."""
 
     def __init__(self, url: str, process: Forked, log: Path) -> None:
-        self.url, self.process, self.log = url, process, log
+        self.url = url
+        self.process = process
+        self.log = log
         self.senders: dict[str, str] = {}
         # The context of the standard library, which believes in SSL_CERT_FILE as our own client does.
         # A connection is used again for less time than the server keeps it: otherwise it could close it meanwhile.
@@ -126,7 +128,8 @@ def serving(folder, program=None, environment=None, command="serve", **settings)
     else:
         arguments = [json.dumps(chosen)]
     log = Path(folder) / f"{role}.log"
-    process, server = fork(arguments, log, environment or {}, program), None
+    process = fork(arguments, log, environment or {}, program)
+    server = None
     try:
         url = process.stdout.readline().split()[-1:]  # “address  http://…”
         assert url, log.read_text()
@@ -175,7 +178,8 @@ def listening(handler, **state):
 @contextmanager
 def repeating(count, start):
     """Threads that call what `start` returns again and again while the block runs; no call may fail."""
-    enough, problems = threading.Event(), []
+    enough = threading.Event()
+    problems = []
 
     def work():
         try:

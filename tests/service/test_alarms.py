@@ -86,9 +86,11 @@ def test_honest_crowds_raise_no_alarm(name, seed):
 
     Until it did not, each of those of one frame raised an alarm: all of its codes had occurred.
     """
-    mechanism, raised = CASES[name], 0
+    mechanism = CASES[name]
+    raised = 0
     for number in range(8):
-        aggregator, found = mechanism.aggregator(), {}
+        aggregator = mechanism.aggregator()
+        found = {}
         for size in np.diff([0, 100, 300, 1000, 3000, 8000, 30_000]):
             aggregator.update(alike(mechanism, size, seed + number))
             checks = look(mechanism, aggregator, aggregator.mean())
@@ -127,7 +129,8 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_a_client_with_another_law_raises_an_alarm(name, seed):
     """Its ε is larger than that of the campaign, and all of its people hold the same."""
-    mechanism, wrong = CASES[name], WRONG[name]
+    mechanism = CASES[name]
+    wrong = WRONG[name]
     assert wrong.message_bits == mechanism.message_bits
     raw = alike(wrong, 20_000, seed).to_bytes()
     aggregator = mechanism.aggregator()
@@ -177,10 +180,8 @@ def test_equal_messages_raise_an_alarm_and_it_stays(store, seed):
 
 
 def test_a_mean_beyond_clip_raises_an_alarm(seed):
-    honest, rows = (
-        SMALL.encode(same(SMALL, 1000), seed),
-        SMALL.encode(np.zeros((5000, 6)), seed),
-    )
+    honest = SMALL.encode(same(SMALL, 1000), seed)
+    rows = SMALL.encode(np.zeros((5000, 6)), seed)
     best = rows[np.argmax(SMALL.decode(rows)[:, 0]) :][:1]
     aggregator = SMALL.aggregator()
     aggregator.update(honest)

@@ -39,7 +39,8 @@ def run(beginning, folder, url="", programs=""):
 def test_what_was_acknowledged_before_a_backup_is_there_after_it_is_restored(
     kind, tmp_path, request
 ):
-    folder, urls = tmp_path / "collector", {}
+    folder = tmp_path / "collector"
+    urls = {}
     folder.mkdir()
     if kind == "postgresql":
         postgres = request.getfixturevalue("postgres")

@@ -292,7 +292,8 @@ def runs(process):
 def test_a_manifest_is_read_only_if_the_shuffler_signed_it():
     found, _ = manifest(sealed(messages(1)))
     headers = found.signed(SHUFFLER)
-    text, signature = headers["SSTQ-Batch"], headers["SSTQ-Signature"]
+    text = headers["SSTQ-Batch"]
+    signature = headers["SSTQ-Signature"]
     assert read_manifest(text, signature, SHUFFLER.public) == found
     for wrong in (
         (text.replace('"slot":0', '"slot":1'), signature),

@@ -78,7 +78,8 @@ def settled(store, threshold=2, drop=False, **terms):
 
 def forwarded(store):
     """The parts, and the envelopes of all of them by slot, crowd and batch; they are sent."""
-    parts, found = [], {}
+    parts = []
+    found = {}
     while (part := next_part(store, "steps")) is not None:
         parts.append(part)
         sent(store, part)

@@ -225,10 +225,8 @@ def test_an_image_behind_a_token_and_its_csv(page, server, tmp_path):
     pixels = page.evaluate(
         "Array.from(document.querySelector('.images canvas').getContext('2d').getImageData(0, 0, 16, 16).data)"
     )
-    grey, value = (
-        np.array(pixels)[::4],
-        np.array(server.estimate("ring", 10_000)["value"]),
-    )
+    grey = np.array(pixels)[::4]
+    value = np.array(server.estimate("ring", 10_000)["value"])
     assert np.abs(grey - 255 * (value - value.min()) / np.ptp(value)).max() <= 1
     with page.expect_download() as download:
         page.click("#csv")
@@ -341,7 +339,8 @@ def test_a_survey_has_a_panel_per_question(page, server, tmp_path):
         ("mean age", 1),
         ("age by country", 1),
     ):
-        rows, found = table(page, name), described[name]
+        rows = table(page, name)
+        found = described[name]
         assert [row[0] for row in rows] == found["items"]
         for place, column in enumerate(("estimate", "low", "high"), 1):
             shown = [
@@ -483,9 +482,11 @@ def test_a_shuffled_campaign_shows_what_arrived_justifies(server, page, tmp_path
     found, _, (sealing_key,) = read_document(
         server.http.get("/v1/campaigns/shuffled").content
     )
-    crowd, rows = found.crowd(sealing_key), payloads(SLEEP.encode(sleep(300, 1)))
+    crowd = found.crowd(sealing_key)
+    rows = payloads(SLEEP.encode(sleep(300, 1)))
     body = b"".join(seal(row, sealing_key, envelope_info(crowd, 0)) for row in rows)
-    digest, checksum = SLEEP.digest(), hashlib.sha256(body).hexdigest()
+    digest = SLEEP.digest()
+    checksum = hashlib.sha256(body).hexdigest()
     numbers = {
         "slot": 0,
         "size": 300,

@@ -38,7 +38,8 @@ def encoded(mechanism, count, seed):
 def fill(store, name, mechanism, seed, counts):
     """Store uploads of so many messages each; returns the sums of one pass."""
     messages = encoded(mechanism, sum(counts), seed)
-    uploads, start = [], 0
+    uploads = []
+    start = 0
     for count in counts:
         uploads.append(
             Upload(

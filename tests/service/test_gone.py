@@ -49,7 +49,8 @@ def test_a_database_that_stops_and_comes_back(tmp_path, postgres):
     """The wire on PostgreSQL, too: uploads, the estimate and the state."""
     with serving(tmp_path, database=postgres.url()) as server:
         server.create("steps", MECHANISM)
-        body, expected = packed(MECHANISM, 50), MECHANISM.aggregator()
+        body = packed(MECHANISM, 50)
+        expected = MECHANISM.aggregator()
         assert (
             server.send("steps", MECHANISM, body, 50, key="1a" * 16).text
             == '{"count":50}'
@@ -86,7 +87,8 @@ def test_a_full_disk_refuses_what_it_cannot_store_and_recovers(tmp_path):
     """For the server alone, whose files cannot grow."""
     with serving(tmp_path, messages_per_second=0) as server:
         server.create("steps", MECHANISM, senders="token")
-        body, acknowledged = packed(MECHANISM, 5), 0
+        body = packed(MECHANISM, 5)
+        acknowledged = 0
         before = resource.prlimit(
             server.process.pid, resource.RLIMIT_FSIZE, (1 << 12, resource.RLIM_INFINITY)
         )

@@ -27,7 +27,8 @@ from tests.service.serving import Quiet, listening, serving
 
 MECHANISM = sstq.GroupUnit(8, 8.0, groups=4, frame_seed=3)
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
-X, GROUP = np.eye(8)[2], [3]
+X = np.eye(8)[2]
+GROUP = [3]
 LABELS = ("yes", "no", "perhaps", "none")
 
 
@@ -145,9 +146,11 @@ def test_a_collector_cannot_name_itself_as_the_shuffler(evil):
 def test_who_else_receives_an_upload_reads_nothing(evil):
     """A collector that has its clients' traffic: it holds the inner key, and the cover keeps it out."""
     collector, _ = evil
-    shuffler, cover = SigningKey.generate(), SealingKey.generate()
+    shuffler = SigningKey.generate()
+    cover = SealingKey.generate()
     with lurking() as between:
-        between.key, between.shuffler = collector.key, shuffler
+        between.key = collector.key
+        between.shuffler = shuffler
         terms = Shuffling(
             between.url, shuffler.public.hex(), cover.public.hex(), threshold=5000
         )
@@ -166,7 +169,8 @@ def test_who_else_receives_an_upload_reads_nothing(evil):
             == 1
         )
         (body,) = between.caught
-    crowd, sealed = body[:CROWD_BYTES], body[CROWD_BYTES:]
+    crowd = body[:CROWD_BYTES]
+    sealed = body[CROWD_BYTES:]
     size = campaign.envelope_bytes
     for info in (envelope_info(crowd, 0), cover_info(crowd), b""):
         windows = [
@@ -449,7 +453,8 @@ def test_a_shuffler_cannot_forge_the_collector(tmp_path, monkeypatch):
 
 def test_who_has_another_key_than_the_shuffler_that_the_campaign_names_gets_nothing():
     with lurking() as imposter:
-        named, imposter.shuffler = SigningKey.generate(), SigningKey.generate()
+        named = SigningKey.generate()
+        imposter.shuffler = SigningKey.generate()
         terms = Shuffling(imposter.url, named.public.hex(), "00" * 32, threshold=20)
         campaign = Campaign("rooms", MECHANISM, closes=LATER, shuffling=terms)
         imposter.documents["rooms"] = campaign.document(

@@ -211,7 +211,8 @@ def test_more_uploads_than_it_holds_are_told_to_come_again(hasty):
 
 
 def test_bodies_that_come_too_slowly_are_cut_off(hasty):
-    before, token = hasty.status("open")["received"], hasty.sender("open")
+    before = hasty.status("open")["received"]
+    token = hasty.sender("open")
     with hasty.connect() as line:
         head = "POST /v1/campaigns/open/messages HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n"
         head += f"Content-Type: application/octet-stream\r\nAuthorization: Bearer {token}\r\n"

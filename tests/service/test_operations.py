@@ -40,7 +40,8 @@ def command(*arguments):
 
 @pytest.mark.slow
 def test_nobody_else_reads_the_folder_and_the_token_is_printed_once(tmp_path):
-    folder, said = tmp_path / "collector", []
+    folder = tmp_path / "collector"
+    said = []
     folder.mkdir(mode=0o700)
     for _ in range(2):
         with serving(folder, administrator_token="") as run:

@@ -74,7 +74,8 @@ def test_the_prediction_is_the_typical_error_up_to_ten_times_the_messages(store)
 
 def test_a_survey_is_described_question_by_question():
     """The numbers are those of the library; what nobody answered yet is null."""
-    age, used = sstq.Number(0, 100, bins=5), sstq.MultiChoice(["=search", "share"])
+    age = sstq.Number(0, 100, bins=5)
+    used = sstq.MultiChoice(["=search", "share"])
     questions = {
         "os": sstq.Choice(["a", "b"]),
         "used": used,

@@ -33,7 +33,8 @@ MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
 
 
 def test_tokens_are_compared_in_constant_time(monkeypatch):
-    compared, real = [], hmac.compare_digest
+    compared = []
+    real = hmac.compare_digest
 
     def compare(one, other):
         compared.append((one, other))
@@ -206,7 +207,8 @@ def test_logs_hold_no_address_agent_key_or_token(tmp_path):
         with server.connect() as line:
             line.sendall(b"nonsense\r\n\r\n")
             line.recv(1000)
-        log, database = server.log, tmp_path / "collector.sqlite3"
+        log = server.log
+        database = tmp_path / "collector.sqlite3"
     text = log.read_text()
     for secret in ("127.0.0.1", "agent-of-the-tests", "3f" * 16, ADMINISTRATOR):
         assert secret not in text

@@ -171,7 +171,8 @@ def test_an_upload_that_is_repeated_counts_once(both):
 
 def sealed(document, vector):
     """The body of one person's upload."""
-    campaign, newest = document.campaign, document.sealing_keys[0]
+    campaign = document.campaign
+    newest = document.sealing_keys[0]
     cover = bytes.fromhex(campaign.shuffling.sealing_key)
     return seal_person(
         payloads(campaign.mechanism.encode(vector)),
@@ -475,10 +476,8 @@ def test_the_commands(both, tmp_path):
     )
     (tmp_path / "tokens.txt").write_text("\n".join(tokens_of(both, "walks", 30)))
     sending = ("send", f"{shuffler.url}/walks", tmp_path / "x.npy", "--most-epsilon", 4)
-    pins, tokens = (
-        ("--collector-key", collector.key, "--shuffler-key", key),
-        ("--tokens", tmp_path / "tokens.txt"),
-    )
+    pins = ("--collector-key", collector.key, "--shuffler-key", key)
+    tokens = ("--tokens", tmp_path / "tokens.txt")
     for wrong in ((), pins[:2], pins[2:]):
         assert "needs both public keys" in " ".join(
             run(*sending, *wrong, *tokens, code=1).split()

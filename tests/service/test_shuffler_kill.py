@@ -63,11 +63,9 @@ def test_killed_shufflers_and_collectors_lose_and_double_nothing(
     ]
     if kind == "postgresql":
         databases = [request.getfixturevalue("postgres").url() for _ in databases]
-    fast, port, acknowledged = (
-        {"messages_per_second": 0, "fold_seconds": 0.02},
-        free_port(),
-        [],
-    )
+    fast = {"messages_per_second": 0, "fold_seconds": 0.02}
+    port = free_port()
+    acknowledged = []
     with listening(Forgetful, lost=0) as between, ExitStack() as servers:
 
         def start_collector():
@@ -87,7 +85,8 @@ def test_killed_shufflers_and_collectors_lose_and_double_nothing(
                 serving(tmp_path, command="shuffler", **fast, **more, port=port)
             )
 
-        collector, shuffler = start_collector(), start_shuffler()
+        collector = start_collector()
+        shuffler = start_shuffler()
         keys = shuffler.http.get("/v1/key").json()
         shuffling = {
             "url": shuffler.url,

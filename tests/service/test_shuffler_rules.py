@@ -123,7 +123,8 @@ def test_times_and_readers_may_change(shuffler, change):
 
 
 def test_a_sealing_key_does_not_change(shuffler):
-    known, other = started(shuffler, 0), SealingKey.generate().public
+    known = started(shuffler, 0)
+    other = SealingKey.generate().public
     for keys in ((other,), (other, SEAL), (SEAL, other)):
         assert (
             refused(shuffler, known, *keys) == "the collector changed its sealing key"
@@ -152,10 +153,8 @@ def test_an_open_campaign_is_not_mixed(shuffler):
 
 @pytest.mark.parametrize("status", [404, 410, 403, 409, 500, None])
 def test_a_batch_that_is_not_accepted_waits(shuffler, monkeypatch, status):
-    entry, work = (
-        started(shuffler, 25, closes=NOW - timedelta(seconds=1)),
-        Work(shuffler),
-    )
+    entry = started(shuffler, 25, closes=NOW - timedelta(seconds=1))
+    work = Work(shuffler)
     work._mix(entry)
     asked = []
 
@@ -178,7 +177,10 @@ def test_too_small_a_crowd_is_dropped_after_hours_of_service_only(
 ):
     """A campaign has ended for three hours: what waits is deleted after the grace period, whatever the clock says."""
     started(shuffler, 19, closes=NOW - timedelta(hours=3))
-    now, steady, work, left = time.time(), clocks.steady(), Work(shuffler), []
+    now = time.time()
+    steady = clocks.steady()
+    work = Work(shuffler)
+    left = []
     for hours in range(5):
         monkeypatch.setattr(time, "time", lambda hours=hours: now + 3600 * hours)
         monkeypatch.setattr(clocks, "steady", lambda hours=hours: steady + 3600 * hours)

@@ -79,7 +79,8 @@ def test_campaigns(store):
 
 @both
 def test_an_upload_is_counted_once(store):
-    first, second = upload(), upload(count=3)
+    first = upload()
+    second = upload(count=3)
     assert store.receive([first, second, first]) == [1, 3, 1]
     assert store.receive([second, upload(), first]) == [3, 1, 1]
     assert store.counts()["c"].received == 5
@@ -107,11 +108,9 @@ def test_the_messages_of_a_batch_are_one_row_without_their_keys(store):
 def test_a_malformed_upload_is_refused_alone(store):
     token = os.urandom(32)
     store.issue("c", [token])
-    good, short, padded = (
-        upload(),
-        upload(count=3, body=b"x"),
-        upload(body=b"\xff\xff", token=token),
-    )
+    good = upload()
+    short = upload(count=3, body=b"x")
+    padded = upload(body=b"\xff\xff", token=token)
     again = upload(key=padded.key)  # the same key in the same batch, in order
     answers = store.receive([good, short, padded, again, upload()])
     assert [answers[0], *answers[3:]] == [1] * 3

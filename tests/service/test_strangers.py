@@ -73,7 +73,8 @@ def test_a_senders_token_has_a_quota_of_people(server):
         "POST", "/v1/campaigns/batches/senders", json={"people": 7}
     ).json()
     assert made["people"] == 7
-    token, body = made["send_token"], packed(MECHANISM, 5)
+    token = made["send_token"]
+    body = packed(MECHANISM, 5)
     for _ in range(2):  # a retry costs nothing
         assert (
             server.send(
@@ -260,7 +261,8 @@ def test_many_small_steps_of_a_clock_are_a_jump(monkeypatch):
     """38 steps of 4.8 minutes within half a minute closed campaigns three hours early."""
     monkeypatch.setattr(time, "time", lambda: 1e9)
     monkeypatch.setattr(clocks, "steady", lambda: 0.0)
-    clock, steps = Clock(), iter(range(1, 39))
+    clock = Clock()
+    steps = iter(range(1, 39))
     for step in steps:
         monkeypatch.setattr(time, "time", lambda step=step: 1e9 + 288.0 * step)
         assert clock.now().timestamp() <= 1e9 + 300
@@ -308,7 +310,8 @@ def test_a_shuffler_that_starts_with_a_wrong_clock_ends_no_campaign(
     tmp_path, monkeypatch
 ):
     """The machine was started again: nothing but its clock knows the time."""
-    now, ahead = time.time(), 0.0
+    now = time.time()
+    ahead = 0.0
     monkeypatch.setattr(time, "time", lambda: now + ahead)
     right, entry = started(tmp_path, now + 3 * 3600)
     right.purge()
@@ -330,7 +333,8 @@ def test_a_shuffler_that_starts_with_a_wrong_clock_ends_no_campaign(
 def test_a_wrong_clock_at_the_start_deletes_nothing(tmp_path, monkeypatch):
     """The service starts some days ahead for a while; afterwards a retry counts once and tokens are worth something."""
     settings = Settings(f"sqlite:///{tmp_path}/c.sqlite3", ADMINISTRATOR)
-    now, ahead = time.time(), 0.0
+    now = time.time()
+    ahead = 0.0
     monkeypatch.setattr(time, "time", lambda: now + ahead)
     first = Collector(settings)
     closes = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now + 3 * 86400))

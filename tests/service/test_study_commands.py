@@ -61,7 +61,8 @@ def test_from_a_file_to_the_result_and_the_same_through_group_by(run, server, tm
     assert f"received\t{sum(map(len, sent))}\n" in shown
     assert "word\tshare\tstderr\tlow\thigh\ntea\t0." in shown
     # The counts of all stages, as an engine groups them, teach the same study the same.
-    parquet, counted = tmp_path / "counts.parquet", tmp_path / "counted.parquet"
+    parquet = tmp_path / "counts.parquet"
+    counted = tmp_path / "counted.parquet"
     run("campaign", "export", "shell", "--output", parquet)
     duckdb.sql(
         f"COPY (SELECT stage, code, sum(messages) AS messages FROM '{parquet}' "  # noqa: S608
@@ -87,7 +88,8 @@ def test_from_a_file_to_the_result_and_the_same_through_group_by(run, server, tm
 
 def test_a_table_is_learned_from_once_and_by_its_stage(run, tmp_path):
     study = words()
-    state, table = file_of(tmp_path, study), tmp_path / "counts.csv"
+    state = file_of(tmp_path, study)
+    table = tmp_path / "counts.csv"
     question = tmp_path / "question.json"
     run("study", "question", state, "--people", 10, "--output", question)
     table.write_text("stage,code,messages\n2,6,100\n")
@@ -104,7 +106,8 @@ def test_people_in_files_answer_the_stage_that_is_open(run, server, tmp_path):
     run("campaign", "create", "files", "--study", state, "--people", 300)
     token = run("campaign", "tokens", "files", "--people", 300).split()[-1]
     stage = json.loads(server.http.get("/v1/campaigns/files").content)["stage"]
-    many, few = tmp_path / "many.csv", tmp_path / "few.csv"
+    many = tmp_path / "many.csv"
+    few = tmp_path / "few.csv"
     rows = np.resize(DRINKS, stage["people"] + 5).tolist()
     many.write_text("\n".join(["drink", *rows]) + "\n")
     few.write_text("\n".join(["drink", *rows[:-5]]) + "\n")

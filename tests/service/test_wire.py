@@ -122,7 +122,8 @@ def test_each_refusal_has_its_status_and_sentence_and_counts_nothing(
 
 def test_shared_tokens_for_senders_and_readers(server):
     made = server.create("shared", MECHANISM, senders="token", readers="token")
-    body, path = packed(MECHANISM), "/v1/campaigns/shared/estimate"
+    body = packed(MECHANISM)
+    path = "/v1/campaigns/shared/estimate"
     assert (
         server.send(
             "shared", MECHANISM, body, 5, headers={"Authorization": None}
@@ -182,10 +183,8 @@ def test_the_document_is_signed_and_has_an_etag(server):
 def test_the_estimate_is_that_of_all_messages_in_json_and_csv(server):
     server.create("means", MECHANISM, labels=list("abcdef"))
     bodies = [packed(MECHANISM, 50, seed) for seed in range(4)]
-    path, empty = (
-        "/v1/campaigns/means/estimate",
-        server.administer("GET", "/v1/campaigns/means/estimate").json(),
-    )
+    path = "/v1/campaigns/means/estimate"
+    empty = server.administer("GET", "/v1/campaigns/means/estimate").json()
     assert (empty["count"], empty["value"]) == (0, None)
     expected = MECHANISM.aggregator()
     for body in bodies:

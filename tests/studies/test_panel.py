@@ -86,7 +86,8 @@ def scene(name, rng, periods=52):
 def test_bands_hold_and_errors_are_small(name, most, seed):
     """40 curves with an error of 4.4 points per week. Coverages are above 0.95 (60 curves), their errors below 0.02."""
     rng = np.random.default_rng(seed)
-    squares, held = [], []
+    squares = []
+    held = []
     for _ in range(40):
         truth = 0.2 + scene(name, rng)
         curve = smooth(truth + rng.normal(0, 0.044, 52), np.full(52, 0.044))
@@ -98,7 +99,8 @@ def test_bands_hold_and_errors_are_small(name, most, seed):
 
 def test_bands_hold_next_to_jumps(seed):
     """The hardest jump is as large as the error of a week: 0.93 within 2 weeks of it; of 60 curves 0.83 is 3 errors."""
-    rng, held = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    held = []
     for _ in range(60):
         at = int(rng.integers(13, 39))
         truth = np.where(np.arange(52) >= at, 0.044, 0.0)
@@ -116,7 +118,9 @@ def squares(curves, truth):
 
 def test_a_jump_is_found_where_others_have_theirs(seed):
     """Four curves jump together: the squared error is 0.59 of what each has alone, of 25 draws within 0.04."""
-    rng, alone, together = np.random.default_rng(seed), 0.0, 0.0
+    rng = np.random.default_rng(seed)
+    alone = 0.0
+    together = 0.0
     error = np.full((4, 52), 0.05)
     for _ in range(25):
         truth = np.where(np.arange(52) >= rng.integers(13, 39), 0.1, 0.0)
@@ -139,7 +143,8 @@ def test_shares_that_sum_to_one_are_not_counted_twice(seed):
 
 
 def test_shares_of_a_question_are_smoothed_together():
-    share, other = np.ones((3, 2)), np.zeros((3, 2))
+    share = np.ones((3, 2))
+    other = np.zeros((3, 2))
     names = [("q", "a"), ("q", "no answer"), ("q", "mean"), ("v", "0"), ("v", "1")]
     told = dict(zip(names, [share, other, other, other, other], strict=True))
     assert _groups(told) == [names[:2], names[2:3], names[3:]]

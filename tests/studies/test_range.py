@@ -59,7 +59,8 @@ def test_bins_are_of_one_ratio_and_hold_everything():
 
 def test_what_clipping_may_cost():
     likely = np.zeros(BINS)
-    likely[100], likely[130] = 0.75, 0.25
+    likely[100] = 0.75
+    likely[130] = 0.25
     assert beyond(likely)[[0, 100, 101, 130, 131]].tolist() == [
         1.0,
         1.0,
@@ -82,7 +83,8 @@ def test_no_study_of_a_thousand_is_ruined_by_a_false_bin(epsilon, seed):
 
     Each false bin would be anywhere in 18 orders of magnitude. The hits of a bin are drawn from their exact law.
     """
-    rng, people = np.random.default_rng(seed), 3000
+    rng = np.random.default_rng(seed)
+    people = 3000
     rates = sstq.Frequencies(BINS, epsilon).sets.rates
     held = np.bincount(
         bin_of(np.linalg.norm(gauss(rng, people, 20), axis=1)), minlength=BINS

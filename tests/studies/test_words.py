@@ -96,7 +96,8 @@ def test_categories_are_words_prefixes_and_the_rest():
         }
     )
     held = later.held(["tea", "teapot", "tear", "team", "te", "coffee"]).tolist()
-    ends, other = 1 + size**2, 2 * size**2 + 1
+    ends = 1 + size**2
+    other = 2 * size**2 + 1
     assert held == [
         0,
         1 + 16 * size + 15,
@@ -134,7 +135,9 @@ def test_what_is_false_is_not_listed(seed):
 
 def test_chances_of_rare_hits_are_those_of_the_binomial():
     """The threshold of one string among 40,000 that are asked about, at one hit of 3,000 messages."""
-    people, own, other = 100_000, 0.5, 1 / 3000
+    people = 100_000
+    own = 0.5
+    other = 1 / 3000
     # Of two groups the second gets a third.
     least = next(
         hits
@@ -189,7 +192,8 @@ def test_a_person_answers_one_cohort_only(tmp_path):
     from sstq.accounting import Ledger
     from sstq.accounting.ledger import RoundAlreadySpent
 
-    study, rng = Words(2.0, longest=5), np.random.default_rng(1)
+    study = Words(2.0, longest=5)
+    rng = np.random.default_rng(1)
     ledger = Ledger(tmp_path / "ledger", epsilon=10.0)
     answer(study.question(1), "tea", most_epsilon=2.0, ledger=ledger)
     study.learn([answer(study.question(1), "tea", most_epsilon=2.0, rng=rng)])

@@ -26,7 +26,8 @@ private = SstqMod(
 @app.train(mods=[private])
 def train(message: Message, context: Context) -> Message:
     """Train the model that the server sent on the examples of this node."""
-    config, node = context.run_config, context.node_config
+    config = context.run_config
+    node = context.node_config
     examples = task.node_examples(config, node)
     seed = [
         int(config["seed"]),

@@ -27,7 +27,8 @@ def load(name: str) -> tuple[Examples, Examples]:
         from sklearn.datasets import load_digits
 
         pixels, labels = load_digits(return_X_y=True)
-        images, cut = (pixels / 16).astype(np.float32), DIGITS_FOR_TRAINING
+        images = (pixels / 16).astype(np.float32)
+        cut = DIGITS_FOR_TRAINING
         return Examples(images[:cut], labels[:cut]), Examples(
             images[cut:], labels[cut:]
         )

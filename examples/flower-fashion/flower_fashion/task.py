@@ -12,7 +12,8 @@ from flwr.app import ArrayRecord
 
 from flower_fashion.data import Examples, load
 
-HIDDEN_UNITS, CLASSES = 32, 10
+HIDDEN_UNITS = 32
+CLASSES = 10
 
 _NETWORKS = {"numpy": "numpy_network", "torch": "torch_network"}
 
@@ -48,7 +49,8 @@ class Network(Protocol):
 
 def network(config: Mapping[str, Any]) -> Network:
     """Return the paper's network, one hidden layer of 32 units, in the framework of the run's configuration."""
-    framework, (training, _) = str(config["framework"]), _load(str(config["dataset"]))
+    framework = str(config["framework"])
+    (training, _) = _load(str(config["dataset"]))
     if framework not in _NETWORKS:
         raise ValueError(
             f"framework must be {' or '.join(map(repr, _NETWORKS))}, got {framework!r}"
@@ -65,7 +67,8 @@ def node_examples(config: Mapping[str, Any], node: Mapping[str, Any]) -> Example
     In a real federation every node would read its own data here. `partition-id` and `num-partitions` are set by the
     simulation, or by whoever starts the node (`flower-supernode --node-config`).
     """
-    (training, _), public = _load(str(config["dataset"])), _public(config)
+    (training, _) = _load(str(config["dataset"]))
+    public = _public(config)
     order = np.random.default_rng(0).permutation(len(training.labels) - public)
     mine = (
         public
@@ -76,7 +79,8 @@ def node_examples(config: Mapping[str, Any], node: Mapping[str, Any]) -> Example
 
 def public_examples(config: Mapping[str, Any]) -> Examples:
     """Return the examples that the server itself has, the first `public-examples` of the training set."""
-    (training, _), public = _load(str(config["dataset"])), _public(config)
+    (training, _) = _load(str(config["dataset"]))
+    public = _public(config)
     return Examples(training.images[:public], training.labels[:public])
 
 

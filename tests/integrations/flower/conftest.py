@@ -14,7 +14,9 @@ from flwr.supercore.task_identity import TaskIdentity
 @pytest.fixture(autouse=True)
 def _quiet_server():
     """As in a ServerApp's process, but without its log."""
-    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 0
+    TaskIdentity.run_id = 1
+    TaskIdentity.node_id = 1
+    TaskIdentity.task_id = 0
     logger = logging.getLogger("flwr")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

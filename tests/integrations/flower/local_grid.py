@@ -36,8 +36,12 @@ class LocalGrid(Grid):
         wire=lambda reply: [reply],
     ):
         # This process may create messages, as a ServerApp's process may from the start.
-        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, SERVER, 0
-        self._client_app, self._wire, self._replies = client_app, wire, {}
+        TaskIdentity.run_id = 1
+        TaskIdentity.node_id = SERVER
+        TaskIdentity.task_id = 0
+        self._client_app = client_app
+        self._wire = wire
+        self._replies = {}
         self.set_run(Run.create_empty(1))
         self.contexts = {
             partition + SERVER + 1: Context(

@@ -155,7 +155,8 @@ def _error(message, context):
     ],
 )
 def test_no_data_changes_the_kind_of_a_reply(mod, tmp_path, train, monkeypatch):
-    vectors, original = [], type(frameunit()).encode_slots
+    vectors = []
+    original = type(frameunit()).encode_slots
 
     def encode_slots(self, rows, *arguments):
         vectors.append(rows)
@@ -298,11 +299,9 @@ def test_a_node_warns_once_of_what_leaves_in_clear(mod, monkeypatch):
         "sstq.integrations.flower.mod.log",
         lambda level, text, *values, **_: lines.append(text),
     )
-    own, message = (
-        context(),
-        Message(
-            RecordDict({"arrays": model()}), dst_node_id=2, message_type="evaluate"
-        ),
+    own = context()
+    message = Message(
+        RecordDict({"arrays": model()}), dst_node_id=2, message_type="evaluate"
     )
     reply = Message(
         RecordDict({"metrics": MetricRecord({"loss": 1.0})}), reply_to=message

@@ -183,7 +183,9 @@ def test_what_was_asked_and_what_was_answered_are_those_of_the_nodes_with_the_mo
                 RecordDict({"arrays": arrays}), nodes, "train"
             )
 
-    used, asked, answered = strategy(Chosen(**QUIET)), [], []
+    used = strategy(Chosen(**QUIET))
+    asked = []
+    answered = []
     assert used.privacy_spent() == PrivacySpent(0.0, 0.0, 0, "local-basic-composition")
     for number in (1, 2, 3):
         messages, request = ask(used, grid, number=number)

@@ -142,10 +142,8 @@ def test_an_answer_in_another_nodes_name_does_not_count():
 
 
 def test_a_node_counts_once():
-    first, second = (
-        reply(2),
-        reply(2, payload=MECHANISM.encode(-np.ones(DIM), rng=99).to_bytes()),
-    )
+    first = reply(2)
+    second = reply(2, payload=MECHANISM.encode(-np.ones(DIM), rng=99).to_bytes())
     result = sort_replies([first, second, first], REQUEST, asked(2))
     assert result.messages[0].to_bytes() == first.content[RECORD]["message"]
     assert result.invalid == 2

@@ -116,7 +116,8 @@ def test_the_cap_is_sound_and_tight(size, expected):
 
 def test_drawn_sizes_and_sets_have_their_probabilities(seed):
     """10,000 draws of a set of 8 places: sizes, singles and pairs, 6 + 8 + 28 z-tests at |z| < 6 (1e-7)."""
-    sampling, count = sampling_of(8, 3, 5), 10_000
+    sampling = sampling_of(8, 3, 5)
+    count = 10_000
     words = np.random.default_rng(seed).integers(
         0, 1 << 64, size=(count, 3), dtype=np.uint64
     )
@@ -274,7 +275,8 @@ def full_round(mechanism, x, seed):
 )
 def test_the_error_of_a_round_is_as_stated(kind, changes, seed):
     """200 rounds of 5 different clients: the squared error and 4 projections, |z| < 6 (1e-8)."""
-    mechanism, rounds = small(kind, clients=5, epsilon=8.0, **changes), 200
+    mechanism = small(kind, clients=5, epsilon=8.0, **changes)
+    rounds = 200
     x = some_vectors(5, seed, norm=0.4)
     messages = mechanism.encode(np.tile(x, (rounds, 1)), rng=seed)
     rng = np.random.default_rng(seed)
@@ -327,7 +329,8 @@ def test_copies_of_an_open_round_close_alike(tmp_path, seed):
 def test_merging_ends_the_other_round(seed):
     mechanism = small(CSGM)
     messages = mechanism.encode(some_vectors(20, seed), rng=seed)
-    first, second = mechanism.aggregator(), mechanism.aggregator()
+    first = mechanism.aggregator()
+    second = mechanism.aggregator()
     first.update(messages[:10])
     second.update(messages[10:])
     first.merge(second)
@@ -349,7 +352,8 @@ def test_merging_ends_the_other_round(seed):
 def test_a_closed_round_takes_nothing_more(seed):
     mechanism = small(CSGM, clients=20)
     messages = mechanism.encode(some_vectors(20, seed), rng=seed)
-    closed, still_open = mechanism.aggregator(), mechanism.aggregator()
+    closed = mechanism.aggregator()
+    still_open = mechanism.aggregator()
     closed.update(messages[:10])
     with pytest.raises(
         ValueError,

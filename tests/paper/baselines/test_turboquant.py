@@ -42,7 +42,8 @@ def test_levels_are_the_means_of_their_cells(bits):
 def errors(dim, bits, kind, frames, seed):
     """‖x̂ − x‖²/‖x‖² and ⟨x̂, x⟩/‖x‖² for each frame and each vector of that kind, averaged over the vectors."""
     rows = structured_vectors(dim, np.random.default_rng(seed))[kind]
-    relative, aligned = [], []
+    relative = []
+    aligned = []
     for frame_seed in range(seed, seed + frames):
         mechanism = TurboQuant(dim=dim, bits=bits, frame_seed=frame_seed)
         decoded = mechanism.decode(mechanism.encode(rows))
