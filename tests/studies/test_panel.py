@@ -97,6 +97,25 @@ def test_bands_hold_and_errors_are_small(name, most, seed):
     assert np.mean(held) > 0.9
 
 
+STEEP = {
+    "slope": lambda weeks, rng: 2 * weeks,
+    "season": lambda weeks, rng: 10 * np.sin(weeks / 8.3),
+    "walk": lambda weeks, rng: np.cumsum(rng.normal(0, 1, len(weeks))),
+}
+
+
+@pytest.mark.parametrize("shape", STEEP)
+@pytest.mark.parametrize("periods", [12, 52])
+def test_bands_hold_on_steep_curves(shape, periods, seed):
+    """They hold in 0.94 or more, with an error of 0.015 or less for 40 curves: 0.8 is 9 errors below."""
+    rng, held = np.random.default_rng(seed), []
+    for _ in range(40):
+        truth = STEEP[shape](np.arange(periods), rng)
+        curve = smooth(truth + rng.normal(0, 1, periods), np.ones(periods))
+        held.append(np.mean(np.abs(curve.value - truth) < 1.96 * curve.stderr))
+    assert np.mean(held) > 0.8
+
+
 def test_bands_hold_next_to_jumps(seed):
     """The hardest jump is as large as the error of a week: 0.93 within 2 weeks of it; of 60 curves 0.83 is 3 errors."""
     rng = np.random.default_rng(seed)

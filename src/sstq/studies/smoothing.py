@@ -17,20 +17,26 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-# Variances of the drift and sizes of a jump, relative to the error of one period. Drifts are expected around a
-# twentieth of that error, within a factor of 2.
-_DRIFTS = np.array([1e-6, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1])
-_DRIFT_PRIOR = np.exp(
+# Variances of the drift and sizes of a jump, relative to the error of one period. Small drifts, around a twentieth of
+# that error, are the likeliest; but three in ten curves may have any, up to several errors per period: without these a
+# steep slope is taken for a jump, and the bands miss it.
+_DRIFTS = np.array(
+    [1e-6, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0]
+)
+_ANY_DRIFT = 0.3
+_SMALL_DRIFT = np.exp(
     -(np.log10(np.maximum(_DRIFTS, 1e-4) / 2.5e-3) ** 2) / (2 * 0.6**2)
 )
-_JUMPS = (1.0, 2.0)
+_DRIFT_PRIOR = (1 - _ANY_DRIFT) * _SMALL_DRIFT / _SMALL_DRIFT.sum()
+_DRIFT_PRIOR += _ANY_DRIFT / len(_DRIFTS)
+_JUMPS = (1.0, 2.0, 6.0)
 # How likely there is a jump, that a curve jumps with others, and that it jumps where they do.
 _JUMP_PROBABILITY = 0.7
 _TAKES_PART = 0.3
 _WITH_OTHERS = 0.6
 # The errors of models and the spread between them count this much more, which makes up for curves that are no random
 # walks, and for jumps whose period is not sure.
-_WIDER = 1.2
+_WIDER = 1.25
 _WIDER_BETWEEN = 1.8
 _NEVER = 1e12
 
@@ -146,7 +152,7 @@ def _models(periods: int) -> _Models:
     at = np.concatenate([[0], np.tile(later, len(_JUMPS))])
     size = np.concatenate([[0.0], np.repeat(np.square(_JUMPS), len(later))])
     sizes = np.where(at > 0, -np.log(len(_JUMPS)), 0.0)
-    drifts = np.log(_DRIFT_PRIOR / _DRIFT_PRIOR.sum())
+    drifts = np.log(_DRIFT_PRIOR)
     count = len(_DRIFTS)
     return _Models(
         np.repeat(_DRIFTS, len(at)),
