@@ -39,17 +39,12 @@ def upgrade():
 """
 
 
-@pytest.fixture
-def publish(tmp_path, monkeypatch):
+def publish(folder, monkeypatch):
     """Publish the next release, whose tables have one column more."""
-
-    def published():
-        scripts = tmp_path / "scripts"
-        shutil.copytree(migrations.SCRIPTS, scripts)
-        (scripts / "versions" / "0002_next.py").write_text(NEXT)
-        monkeypatch.setattr(migrations, "SCRIPTS", scripts)
-
-    return published
+    scripts = folder / "scripts"
+    shutil.copytree(migrations.SCRIPTS, scripts)
+    (scripts / "versions" / "0002_next.py").write_text(NEXT)
+    monkeypatch.setattr(migrations, "SCRIPTS", scripts)
 
 
 def colours(store):
@@ -61,7 +56,7 @@ def colours(store):
 
 @both
 def test_an_upgrade_is_asked_for_and_keeps_messages_keys_tokens_and_sums(
-    database_url, publish
+    database_url, tmp_path, monkeypatch
 ):
     tokens = [token_hash(text) for text in ("spent", "left", "staff")]
     messages = MECHANISM.encode([[0.0] * 6] * 60, rng=1)
@@ -79,7 +74,7 @@ def test_an_upgrade_is_asked_for_and_keeps_messages_keys_tokens_and_sums(
             [*sent[:2], Upload("invited", b"i" * 16, 1, one, tokens[0])]
         ) == [20, 20, 1]
         store.fold("open")
-    publish()
+    publish(tmp_path, monkeypatch)
     for _ in range(2):
         with pytest.raises(NeedsUpgrade, match="make a copy of it, then add --upgrade"):
             Store(database_url)
@@ -102,7 +97,7 @@ def test_an_upgrade_is_asked_for_and_keeps_messages_keys_tokens_and_sums(
 
 
 @both
-def test_a_study_goes_on_after_an_upgrade(database_url, publish):
+def test_a_study_goes_on_after_an_upgrade(database_url, tmp_path, monkeypatch):
     settings = Settings(database_url, "administrator-of-the-tests")
     collector = Collector(settings)
     studies.create(collector, "drinks", words(), {"people": 300}, OwnTerms())
@@ -114,7 +109,7 @@ def test_a_study_goes_on_after_an_upgrade(database_url, publish):
         [Upload(stage, b"k" * 16, people, messages.to_bytes())]
     ) == [people]
     collector.store.close()
-    publish()
+    publish(tmp_path, monkeypatch)
     with pytest.raises(NeedsUpgrade):
         Collector(settings)
     collector = Collector(replace(settings, upgrade=True))

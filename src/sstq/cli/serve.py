@@ -200,8 +200,6 @@ def _run(
             "administrator token": shown,
         }.items():
             typer.echo(f"{name:19}  {value}")
-        for warning in app.state.node.warnings() if role == "collector" else ():
-            note(warning)
 
     run(app, settings, started)
 

@@ -26,7 +26,6 @@ from sstq.service.node import (
     ChangedMeanwhile,
     Collector,
     RunningCampaign,
-    is_open_to_batches,
     lasting_terms,
 )
 from sstq.service.security import BODY, Problem, check_binary
@@ -225,7 +224,8 @@ def _refusing(status: int) -> Iterator[None]:
 
 
 def _refuse_batches(campaign: Campaign) -> None:
-    if is_open_to_batches(campaign):
+    from_strangers = campaign.senders == "everybody" and campaign.shuffling is None
+    if from_strangers and campaign.most_messages > campaign.slots:
         raise Problem(
             422,
             f"most_messages must be {campaign.slots} with senders='everybody', got {campaign.most_messages}: an "

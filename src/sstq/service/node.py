@@ -380,16 +380,6 @@ class Collector(Node):
         meaning = "Envelopes of opened batches, by outcome."
         yield gauge("sstq_envelopes_opened", meaning, ["campaign", "result"], outcomes)
 
-    def warnings(self) -> list[str]:
-        """Sentences for the operator about campaigns that strangers could abuse."""
-        return [
-            f"{entry.campaign.name}: an anonymous upload may have {entry.campaign.most_messages} messages, so one "
-            f"request can move the mean; limit it with sstq campaign change {entry.campaign.name} --terms FILE, which "
-            f'has {{"most_messages": {entry.campaign.slots}}}'
-            for entry in self.entries.values()
-            if is_open_to_batches(entry.campaign)
-        ]
-
     # Keys of shuffled campaigns: public keys are in the terms; secret keys are separate, so that they can be deleted.
 
     def sealing_secrets(self, entry: RunningCampaign) -> dict[str, bytes]:
@@ -418,15 +408,6 @@ def lasting_terms(campaign: Campaign) -> dict[str, Any]:
         if name not in ("opens", "closes", "readers")
     }
     return {"name": campaign.name, "mechanism": campaign.digest} | terms
-
-
-def is_open_to_batches(campaign: Campaign) -> bool:
-    """Whether strangers may send the messages of several people in one upload."""
-    return (
-        campaign.senders == "everybody"
-        and campaign.shuffling is None
-        and campaign.most_messages > campaign.slots
-    )
 
 
 def sealing_setting(public: bytes) -> str:
