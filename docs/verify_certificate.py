@@ -7,9 +7,16 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 
-DECIDES = {"sstq": "code"}
-DECIDES |= {"frameunit": "row", "groupunit": "row", "vqsgd": "vertex", "sqkr": "bits"}
-TOTAL, TERMS, DIGITS = 1 << 62, 160, {*"0123456789"}
+DECIDES = {
+    "sstq": "code",
+    "frameunit": "row",
+    "groupunit": "row",
+    "vqsgd": "vertex",
+    "sqkr": "bits",
+}
+TOTAL = 1 << 62
+TERMS = 160
+DIGITS = {*"0123456789"}
 whole = lambda v: (
     [*map(whole, v)]
     if type(v) is list
