@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import sstq
 from sstq.accounting import shuffled_epsilon, two_level_local_epsilon
+from sstq.accounting.shuffling import normal_local_epsilon, normal_power
 from sstq.scalar.channels import flat_channel_of_size
 from sstq.scalar.laws import Law
 from tests.accounting.references import attained_delta, two_level_shuffled_epsilon
@@ -51,10 +52,23 @@ def test_the_largest_local_epsilon_is_the_inverse(share, clients, messages):
     )
 
 
+@pytest.mark.parametrize("messages", [4, 16])
+def test_with_normal_losses_the_largest_local_epsilon_is_nearly_the_same(messages):
+    power = normal_power(1.0, 1e-6, 10**6, messages)
+    exact = two_level_local_epsilon(1.0, 0.1, 10**6, 1e-6, messages)
+    assert normal_local_epsilon(power, 0.1) == pytest.approx(exact, abs=0.05)
+
+
 def test_the_largest_local_epsilon_has_ends():
     # One client alone is not hidden: δ allows for log(1/(1 − δ)) more, or the like.
     assert two_level_local_epsilon(1.0, 0.1, 1, 1e-6) == pytest.approx(1.0, abs=1e-4)
     assert two_level_local_epsilon(200.0, 0.5, 1000, 1e-6) == 100
+
+
+def test_one_client_alone_shares_the_total_among_its_messages():
+    local = two_level_local_epsilon(1.0, 0.1, 1, 1e-6, messages=4)
+    assert 0.25 <= local < 0.252
+    assert two_level_shuffled_epsilon(local, 0.1, 1, 1e-6, messages=4) <= 1.0
 
 
 @pytest.mark.parametrize(
@@ -101,6 +115,8 @@ def test_a_law_that_does_not_explain_the_whole_loss_is_not_used():
     assert shuffled_epsilon(partly, 1000, 1e-6) == shuffled_epsilon(2.0, 1000, 1e-6)
     partly.privacy_loss = draw.privacy_loss
     assert shuffled_epsilon(partly, 1000, 1e-6) < shuffled_epsilon(0.5, 1000, 1e-6)
+    # Alone a client spends what its message tells, and not what the mechanism was allowed.
+    assert shuffled_epsilon(partly, 1, 1e-30) == pytest.approx(0.5, abs=1e-6)
 
 
 def test_a_mechanisms_own_number_of_messages_counts():

@@ -388,6 +388,20 @@ def test_a_group_of_too_few_people_has_a_sum_and_no_mean(seed):
     )
 
 
+def test_too_few_is_decided_by_the_simultaneous_quantile():
+    """Two shares just below and just above as many errors as intervals of all means at once have."""
+    errors = np.full(2, 0.02)
+    limit = student(0.95, 6, 500) * errors[0]
+    found = GroupEstimate(
+        np.zeros(6),
+        np.full(6, 0.02),
+        500,
+        shares=limit * np.array([0.999, 1.001]),
+        shares_stderr=errors,
+    )
+    assert found.too_few.tolist() == [True, False]
+
+
 @pytest.mark.parametrize("tie", [0.0, 1.2])
 def test_ends_of_means_are_where_the_test_of_a_quotient_turns(tie):
     """(sum − r·share)² is z² times its variance: the average of the measured one and of that under r."""
