@@ -165,7 +165,7 @@ def test_an_address_without_a_scheme_is_named(people):
 def test_a_dead_address_is_reported_at_once(caplog):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    start = time.monotonic()
+    started = time.time()
     with (
         caplog.at_level(logging.WARNING),
         pytest.raises(ValueError, match="no answer from"),
@@ -176,4 +176,6 @@ def test_a_dead_address_is_reported_at_once(caplog):
         f"no answer from 127.0.0.1:{port}: .*; retrying for 3 seconds",
         record.getMessage(),
     )
-    assert record.created - time.time() + time.monotonic() - start < 2
+    # It is the first thing that happens, and all that follows takes three seconds or more.
+    ended = time.time()
+    assert record.created - started < (ended - started) / 2

@@ -87,7 +87,7 @@ def test_a_visitor_sees_the_bits_that_leave_the_page_and_the_estimate_move(
     before = server.status(POLL)["received"]
     with page.expect_request(an_upload) as asked:
         page.click("#send")
-    playwright.expect(page.locator("#sent")).to_be_visible(timeout=20_000)
+    playwright.expect(page.locator("#sent")).to_be_visible()
     body = asked.value.post_data_buffer
     mechanism = sstq.from_json(
         json.dumps(server.http.get(f"/v1/campaigns/{POLL}").json()["mechanism"])
@@ -255,7 +255,7 @@ def test_a_collector_that_is_gone_or_refuses_is_said(browser, server, operators)
     playwright.expect(page.locator("#problem")).to_contain_text("Next try in")
     answering = "closed"
     text = f"{host} refused the request (410): the campaign closed"
-    playwright.expect(page.locator("#problem")).to_contain_text(text, timeout=30_000)
+    playwright.expect(page.locator("#problem")).to_contain_text(text)
     answering = "server"
     page.click("#simulate")
     playwright.expect(page.locator("#problem")).to_be_hidden()

@@ -31,7 +31,7 @@ def folder(tmp_path):
     folder = tmp_path / "federation"
     yield folder
     # The processes of a simulation's Ray end by themselves, a moment after it; only what stays is an error.
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while (left := processes_of(folder)) and time.monotonic() < deadline:
         time.sleep(0.1)
     for pid in left:

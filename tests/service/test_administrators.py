@@ -14,6 +14,7 @@ from sstq.service import Settings
 from sstq.service.administration import change_terms
 from sstq.service.node import Collector
 from sstq.service.terms import OwnTerms
+from tests.patience import PATIENCE
 from tests.service import both
 from tests.service.serving import ADMINISTRATOR
 
@@ -37,7 +38,7 @@ def test_two_administrators_lose_nothing(database_url, monkeypatch):
 
     def arrive(given):
         if len(given) > 3 and given[3] is entry:  # what both read first
-            both_have_read.wait(60)
+            both_have_read.wait(PATIENCE)
 
     for number in range(4):
         entry = None
