@@ -1,7 +1,10 @@
-"""The files of deploy/ are read as Docker would read them; that they build is for a machine with Docker."""
+"""The files of deploy/ are read as Docker and systemd would; that images build is for a machine with Docker."""
 
 import json
 import re
+import shutil
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -161,11 +164,17 @@ def test_data_outlives_the_containers(compose):
     assert mount.split(":")[0] in compose["volumes"]
 
 
-def test_the_unit_of_systemd_runs_the_server_with_its_options_and_without_rights():
-    text = (DEPLOY / "sstq-collector.service").read_text()
-    assert "\nExecStart=/opt/sstq/bin/sstq serve\n" in text
+UNITS = {"sstq-collector.service": "serve", "sstq-shuffler.service": "shuffler"}
+
+
+@pytest.mark.parametrize(("name", "command"), UNITS.items())
+def test_a_unit_of_systemd_runs_the_server_with_its_options_and_without_rights(
+    name, command
+):
+    text = (DEPLOY / name).read_text()
+    assert f"\nExecStart=/opt/sstq/bin/sstq {command}\n" in text
     found = set(re.findall(r"\b(SSTQ_[A-Z_]+)=", text))
-    assert {"SSTQ_FOLDER", "SSTQ_BEHIND_PROXY"} <= found <= variables("serve")
+    assert {"SSTQ_FOLDER", "SSTQ_BEHIND_PROXY"} <= found <= variables(command)
     assert re.search("^Wants=.* caddy.service$", text, flags=re.MULTILINE)
     for line in (
         "DynamicUser=yes",
@@ -174,6 +183,31 @@ def test_the_unit_of_systemd_runs_the_server_with_its_options_and_without_rights
         "NoNewPrivileges=yes",
     ):
         assert f"\n{line}\n" in text
+
+
+def test_both_units_give_the_same_rights():
+    collector, shuffler = (
+        (DEPLOY / name).read_text().partition("DynamicUser")[2] for name in UNITS
+    )
+    assert shuffler == collector.replace("sstq-collector", "sstq-shuffler")
+
+
+ANALYZE = shutil.which("systemd-analyze")
+
+
+@pytest.mark.skipif(ANALYZE is None, reason="there is no systemd-analyze")
+@pytest.mark.parametrize("name", UNITS)
+def test_systemd_accepts_a_unit(name, tmp_path):
+    text = (DEPLOY / name).read_text()
+    unit = tmp_path / name
+    # it must be there: any program
+    unit.write_text(text.replace("/opt/sstq/bin/sstq", sys.executable))
+    said = subprocess.run(
+        [ANALYZE, "verify", "--man=no", str(unit)],
+        capture_output=True,
+        text=True,
+    )
+    assert not [line for line in said.stderr.splitlines() if name in line], said.stderr
 
 
 def test_every_variable_is_in_the_table_and_in_the_help():

@@ -353,6 +353,8 @@ def _set_up_sqlite(connection: Any, _: Any) -> None:
         "synchronous = FULL",  # a commit waits for the disk
         # deleted rows are overwritten where that costs no further write
         "secure_delete = FAST",
+        # in pages: a checkpoint waits for the disk as well, so it is made for many commits at once
+        f"wal_autocheckpoint = {1 << 12}",
         f"journal_size_limit = {1 << 26}",
     ):
         connection.execute(f"PRAGMA {pragma}").close()

@@ -63,6 +63,38 @@ Answer = int | str | Refusal
 Check = Callable[[Mechanism, Sequence[Packed]], Checked]
 
 
+def _some(column: sa.Column[Any], values: str) -> sa.ColumnElement[bool]:
+    return column.in_(sa.bindparam(values, expanding=True))
+
+
+def _of(table: sa.Table) -> sa.ColumnElement[bool]:
+    campaign: sa.Column[str] = table.c.campaign
+    return campaign == sa.bindparam("name")
+
+
+# Statements are built once: building them again would take as long as running them.
+_own = tables.campaigns.c
+_CAMPAIGNS = sa.select(
+    _own.name, _own.closed, _own.mechanism, _own.study, _own.room
+).where(_some(_own.name, "names"))
+_RECEIPTS = sa.select(tables.receipts.c.key, tables.receipts.c.messages).where(
+    _of(tables.receipts), _some(tables.receipts.c.key, "keys")
+)
+_TOKENS = sa.select(tables.tokens.c.digest).where(
+    _of(tables.tokens), _some(tables.tokens.c.digest, "digests")
+)
+_SENDERS = sa.select(tables.senders).where(
+    _of(tables.senders), _some(tables.senders.c.digest, "digests")
+)
+_USED = (
+    tables.senders.update()
+    .where(_of(tables.senders), tables.senders.c.digest == sa.bindparam("sender"))
+    .values(used=sa.bindparam("number"))
+)
+_NEW_RECEIPTS = tables.receipts.insert()
+_NEW_MESSAGES = tables.uploads.insert()
+
+
 @lru_cache(maxsize=4096)
 def parsed(text: str) -> Mechanism:
     """The mechanism of this JSON, remembered: parsing takes longer than the rest of a request."""
@@ -149,12 +181,8 @@ def receive(
     answers: list[Answer] = [Refusal.UNKNOWN] * len(batch)
     receipts = []
     messages = []
-    table = tables.campaigns.c
-    query = sa.select(
-        table.name, table.closed, table.mechanism, table.study, table.room
-    )
     for name, closed, text, study, room in connection.execute(
-        query.where(table.name.in_(list(by_name)))
+        _CAMPAIGNS, {"names": list(by_name)}
     ).all():
         mechanism = parsed(text)
         uploads = [batch[number] for number in by_name[name]]
@@ -176,7 +204,7 @@ def receive(
         if room is not None and stored:
             less = room - sum(upload.count for upload in stored.values())
             connection.execute(
-                tables.campaigns.update().where(table.name == name).values(room=less)
+                tables.campaigns.update().where(_own.name == name).values(room=less)
             )
         if len(stored) < len(valid):
             joined, _ = check(
@@ -199,8 +227,8 @@ def receive(
                 answers[place] = count if upload.count == count else Refusal.KEY
     # A statement costs as much as the rows of many uploads: these are for all campaigns.
     if receipts:
-        connection.execute(tables.receipts.insert(), receipts)
-        connection.execute(tables.uploads.insert(), messages)
+        connection.execute(_NEW_RECEIPTS, receipts)
+        connection.execute(_NEW_MESSAGES, messages)
     return answers
 
 
@@ -209,12 +237,10 @@ def _known(
 ) -> dict[bytes, int]:
     """Return the numbers of messages of keys that were seen before."""
     # One query per campaign: SQLite uses no index for pairs of a name and a key.
-    table = tables.receipts.c
-    query = sa.select(table.key, table.messages)
-    query = query.where(
-        table.campaign == name, table.key.in_([upload.key for upload in uploads])
+    found = connection.execute(
+        _RECEIPTS, {"name": name, "keys": [upload.key for upload in uploads]}
     )
-    return {bytes(key): count for key, count in connection.execute(query)}
+    return {bytes(key): count for key, count in found}
 
 
 def _without_room(
@@ -241,12 +267,9 @@ def _spend_tokens(
     digests = {upload.token for upload in fresh if upload.token is not None}
     if not digests:
         return {}
-    table = tables.tokens
-    query = sa.select(table.c.digest).where(
-        table.c.campaign == name, table.c.digest.in_(digests)
-    )
-    left = {bytes(digest) for digest in connection.execute(query).scalars()}
-    tables.delete_keys(connection, table.c.digest, name, left)
+    found = connection.execute(_TOKENS, {"name": name, "digests": list(digests)})
+    left = set(map(bytes, found.scalars()))
+    tables.delete_keys(connection, tables.tokens.c.digest, name, left)
     refused = {}
     for upload in fresh:
         if upload.token is not None and upload.token not in left:
@@ -259,14 +282,11 @@ def _charge_senders(
     connection: sa.Connection, name: str, fresh: Sequence[Upload]
 ) -> dict[bytes, Refusal]:
     """Count new messages against the quotas of their senders; refuses uploads that these do not cover."""
-    table = tables.senders
     paying = [upload for upload in fresh if upload.sender is not None]
-    mine = (
-        table.c.campaign == name,
-        table.c.digest.in_({upload.sender for upload in paying}),
-    )
-    query = sa.select(table.c.digest, table.c.quota, table.c.used).where(*mine)
-    rows = connection.execute(query).all() if paying else []
+    if not paying:
+        return {}
+    digests = {upload.sender for upload in paying}
+    rows = connection.execute(_SENDERS, {"name": name, "digests": list(digests)}).all()
     quota = {bytes(row.digest): row.quota for row in rows}
     used = {bytes(row.digest): row.used for row in rows}
     refused = {}
@@ -279,10 +299,7 @@ def _charge_senders(
         else:
             used[sender] += upload.count
     for sender, number in used.items():
-        change = table.update().where(
-            table.c.campaign == name, table.c.digest == sender
-        )
-        connection.execute(change.values(used=number))
+        connection.execute(_USED, {"name": name, "sender": sender, "number": number})
     return refused
 
 
