@@ -27,6 +27,9 @@ Beside them it has a `layout`, the fields of a message, and these methods:
 Optional are `check_solved()` (values that do not belong together), `check_messages(messages)` (values that fields allow
 but nobody sends), `unbiased`, `words_each`, `row_cost`, `seed_option`, `narrowed` and `variants`.
 `sstq.testing.check_mechanism` checks all of it. examples/own-mechanism has two complete mechanisms as a package.
+
+A study of your own is made of `Study` and `Question` of `sstq.studies`. Its entry point group is `sstq.studies`, and
+`sstq.testing.check_study` checks it.
 """
 
 from sstq.aggregation import (

@@ -47,6 +47,7 @@ def test_words_from_a_new_study_to_a_picture(tmp_path):
     run("study", "new", state, "--kind", "words", "--epsilon", 6, "--longest", 6)
     planned = run("study", "plan", state, "--people", 3000).stdout
     assert "letters 1 to 5" in planned
+    run("study", "plan", state, "--people", 1, code=1)
     assert "total epsilon per person\t6\n" in planned
     # It is no mechanism, and the error says which command shows it.
     assert (
@@ -68,7 +69,8 @@ def test_words_from_a_new_study_to_a_picture(tmp_path):
         rows = {row["word"]: row for row in csv.DictReader(file)}
     assert abs(float(rows["tea"]["share"]) - 0.5) < 6 * float(rows["tea"]["stderr"])
     assert picture.read_bytes().startswith(b"\x89PNG")
-    run("study", "plan", state, "--people", 1, code=1)
+    ended = run("study", "plan", state, "--people", 3000, code=1).stderr
+    assert "all cohorts have answered: sstq study result" in ended
 
 
 def test_words_above_longest_are_told(tmp_path):

@@ -19,13 +19,19 @@ def test_words_have_a_bar_each_and_their_share():
     assert "10 more not shown" in axes.get_title()
 
 
+def test_nothing_found_is_said():
+    none = np.array([])
+    figure = WordsResult((), none, none, (1.0, 0.0), 1000, 2.0, 0.01).plot()
+    assert [text.get_text() for text in figure.axes[0].texts] == ["no string was found"]
+
+
 def test_bounds_are_written_at_the_ends():
     (axes,) = (
-        BoundsResult({"a": (-1.5, 20_000.0)}, {"a": 0.0}, {"a": 0.1}, 10, 1.0)
+        BoundsResult({"a": (-1.5, 203_014.5)}, {"a": 0.0}, {"a": 0.1}, 10, 1.0)
         .plot()
         .axes
     )
-    assert [text.get_text() for text in axes.texts] == ["-1.5", "20,000"]
+    assert [text.get_text() for text in axes.texts] == ["-1.5", "203,014"]
 
 
 def test_curves_have_their_band_and_the_truth():

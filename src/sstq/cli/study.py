@@ -111,6 +111,8 @@ def plan(file: FileArgument, people: PeopleOption) -> None:
     Example: sstq study plan words.json --people 100000
     """
     study = _read(file)
+    if not study.cohorts_left:
+        raise ValueError(f"all cohorts have answered: sstq study result {file}")
     planned = study.plan(people)
     rows = [(name, f"{count:,}") for name, count in planned.cohorts.items()]
     show_facts(
@@ -270,6 +272,8 @@ def result(
     check_output(output, force, inputs=[file])
     check_picture(plot, force)
     found = _read(file).result
+    if plot is not None and not hasattr(found, "plot"):
+        raise WrongUsage("--plot must be left out: there is no picture of this study")
     columns = found.columns()
     rows = [
         dict(zip(columns, row, strict=True))

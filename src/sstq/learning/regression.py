@@ -212,7 +212,7 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
         sizes = self.cohort_sizes(people)
         width = self._map.width
         mechanism = self._question("moments", people, 0).mechanism
-        noise = _noise(mechanism, max(1, sizes["moments"]))
+        noise = _noise(mechanism, max(1, sizes.get("moments", 0)))
         # A column of the length that rows have has this mean square.
         square = 1 / (_LONG_ROW**2 * width)
         problem = (

@@ -7,6 +7,9 @@ import numpy as np
 from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, new_panels, tidy
 from sstq.plots.estimates import draw_intervals
 
+# Bounds from here on are written without decimals.
+_WHOLE = 1e4
+
 
 def draw_words(result: Any, level: float, most: int) -> Any:
     """Draw the most frequent strings, one bar each, with their intervals; returns the figure."""
@@ -20,6 +23,9 @@ def draw_words(result: Any, level: float, most: int) -> Any:
     axes.set_yticks(places, words)
     axes.invert_yaxis()
     axes.set_xlabel("share of the people in %")
+    if not words:
+        axes.set(xlim=(0, 100), ylim=(1, 0))
+        axes.text(50, 0.5, "no string was found", ha="center", color=FAINT)
     left = len(result.words) - len(words)
     more = f", {left} more not shown" * (left > 0)
     _title(axes, result, f"others {100 * max(0.0, result.others[0]):.0f} %{more}")
@@ -39,7 +45,7 @@ def draw_range(result: Any, level: float) -> Any:
     )
     axes.set_xlabel("coordinate")
     _title(
-        axes, result, f"clip {result.clip:.3g}, {100 * result.beyond[0]:.2g} % beyond"
+        axes, result, f"clip {result.clip:.3g}, {100 * result.beyond[0]:.3g} % beyond"
     )
     return axes.figure
 
@@ -54,7 +60,7 @@ def draw_bounds(result: Any) -> Any:
             axes.text(
                 at + 0.02 * (2 * at - 1),
                 place,
-                f"{end:,.5g}",
+                f"{end:,.0f}" if abs(end) >= _WHOLE else f"{end:,.5g}",
                 ha=side,
                 va="center",
                 fontsize=10,
@@ -62,7 +68,7 @@ def draw_bounds(result: Any) -> Any:
             )
     axes.set_yticks(range(len(result.bounds)), list(result.bounds))
     axes.set(xlim=(-0.35, 1.35), ylim=(len(result.bounds) - 0.5, -0.5), xticks=[])
-    _title(axes, result, "bounds")
+    _title(axes, result, "bounds of the columns")
     axes.spines[["bottom", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
     return figure
@@ -102,7 +108,7 @@ def draw_curves(curves: Any, result: Any, level: float, truth: Any) -> Any:
                 linestyle="--",
                 label="truth",
             )
-        name = " ".join(filter(None, [curve.question, curve.item]))
+        name = f"{curve.question or 'item'} {curve.item}"
         axes.set_title(", ".join(filter(None, [name, curve.changed])), fontsize=10)
         tidy(axes)
     panels[-1].set_xlabel(result.period)

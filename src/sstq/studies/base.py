@@ -53,6 +53,9 @@ class StudyPlan:
     of: str = ""
     problem: str = ""
 
+    def __post_init__(self) -> None:
+        check_argument("people", self.people, of="clients")
+
     @property
     def works(self) -> bool:
         """Whether the study can work."""
@@ -179,7 +182,7 @@ class Study(ABC):
 
     def cohort_sizes(self, people: int) -> dict[str, int]:
         """Return how many of these people to ask in each cohort that is left."""
-        weights = self.weights
+        weights = self._weights_left()
         cuts = np.round(
             np.cumsum(list(weights.values())) / sum(weights.values()) * people
         ).astype(int)
@@ -190,7 +193,6 @@ class Study(ABC):
 
         As long as the answers are not learned, this returns the same document again.
         """
-        people = check_argument("people", people, of="clients")
         if self._state.asked is None:
             self._ask(people)
         asked = self.people_asked
@@ -202,11 +204,15 @@ class Study(ABC):
         return document
 
     def _ask(self, people: int) -> None:
-        require(
-            bool(self.cohorts_left), "all cohorts have answered: the result is there"
-        )
-        self._state.asked = self.ask(self.cohorts_left[0], people)
+        people = check_argument("people", people, of="clients")
+        cohort = next(iter(self._weights_left()))
+        self._state.asked = self.ask(cohort, people)
         self._state.people = people
+
+    def _weights_left(self) -> dict[str, float]:
+        weights = self.weights
+        require(bool(weights), "all cohorts have answered: the result is there")
+        return weights
 
     @property
     def asked(self) -> Any:
@@ -358,16 +364,11 @@ class Study(ABC):
             study.question(len(who))
             study.learn(
                 study.asked.encode_each(
-                    _some(values, who), None if rng is None else generator
+                    [values[place] for place in who],
+                    None if rng is None else generator,
                 )
             )
         return study.result
-
-
-def _some(values: Sequence[Any], who: Any) -> Sequence[Any]:
-    if isinstance(values, np.ndarray):
-        return values[who]
-    return [values[place] for place in who]
 
 
 register_study = _KINDS.add

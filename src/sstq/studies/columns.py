@@ -13,20 +13,19 @@ import numpy as np
 
 from sstq.aggregation import Aggregator, Estimate
 from sstq.checks import check_argument
-from sstq.inputs.csv_files import number_in
+from sstq.inputs.cells import cells_of
 from sstq.mechanisms.survey import Number, Survey
 from sstq.messages.batch import Messages
 from sstq.studies.base import Study, StudyPlan, register_study
 from sstq.studies.bins import Floats
-from sstq.studies.files import read_cells
 from sstq.studies.questions import Question, register_question, require
 from sstq.studies.range import Range
 from sstq.studies.results import BoundsResult
 from sstq.studies.vectors import LARGEST
 
 # Bins of a factor 2 from 1e-9 to 1e9, for each sign, and one for what is nearer to zero; then bins of equal width.
-_SMALLEST = 1e-9
-_DOUBLINGS = 60
+_SIZES = 1e-9 * 2.0 ** np.arange(61)
+_FACTORS = np.concatenate([-_SIZES[::-1], _SIZES])
 _FINE = 64
 # The share of people who tell the order of magnitude, and what counts as surely there among all bins and their sums.
 _ORDERS = 0.3
@@ -71,30 +70,15 @@ class ColumnsQuestion(Question):
                 fine,
                 f"ends must be pairs of numbers up to {LARGEST:g}, or empty, got {pair!r}",
             )
-        wanted = {
-            name: Number(0, count, bins=count) for name, count in self._bins.items()
-        }
-        asked = (
-            isinstance(self.mechanism, Survey) and self.mechanism.questions == wanted
-        )
+        asked = isinstance(
+            self.mechanism, Survey
+        ) and self.mechanism.questions == _questions(self.edges)
         require(asked, "mechanism must be a survey of the bins of these columns")
-
-    @property
-    def _bins(self) -> dict[str, int]:
-        return {
-            name: _FINE if pair else 2 * _DOUBLINGS + 1
-            for name, pair in zip(self.columns, self.ends, strict=True)
-        }
 
     @cached_property
     def edges(self) -> dict[str, Floats]:
         """The ends of the bins of each column."""
-        sizes = _SMALLEST * 2.0 ** np.arange(_DOUBLINGS + 1)
-        orders = np.concatenate([-sizes[::-1], sizes])
-        return {
-            name: np.linspace(pair[0], pair[1], _FINE + 1) if pair else orders
-            for name, pair in zip(self.columns, self.ends, strict=True)
-        }
+        return _edges(self.columns, self.ends)
 
     def held(self, values: Sequence[Any]) -> dict[str, list[float | None]]:
         """The middle of each value's bin, by column; None for what is no finite number."""
@@ -105,13 +89,14 @@ class ColumnsQuestion(Question):
 
     def encode_file(self, path: Path, column: str | None = None) -> Messages:  # noqa: ARG002
         """Return one private message per row of a CSV or Parquet file with these columns."""
-        numbers = [
-            [number_in(cell or "") for cell in row]
-            for row in read_cells(path, self.columns)
-        ]
-        return self.encode(
-            [dict(zip(self.columns, row, strict=True)) for row in numbers]
-        )
+        records = []
+        for piece in self.mechanism.input.open(path, answering=True).pieces():
+            cells = [cells_of(piece.X[name]) for name in self.columns]
+            records += [
+                dict(zip(self.columns, row, strict=True))
+                for row in zip(*cells, strict=True)
+            ]
+        return self.encode(records)
 
     @staticmethod
     def _place(record: Any, name: str, edges: Floats) -> float | None:
@@ -123,6 +108,22 @@ class ColumnsQuestion(Question):
             return None
         place = int(np.searchsorted(edges, np.float64(value), side="right")) - 1
         return min(max(place, 0), len(edges) - 2) + 0.5
+
+
+def _edges(
+    columns: Sequence[str], ends: Sequence[Sequence[float]]
+) -> dict[str, Floats]:
+    """The ends of the bins of each column: within its ends, or of a factor 2."""
+    return {
+        name: np.linspace(*pair, _FINE + 1) if pair else _FACTORS
+        for name, pair in zip(columns, ends, strict=True)
+    }
+
+
+def _questions(edges: dict[str, Floats]) -> dict[str, Number]:
+    """A number per column, whose bins are these."""
+    counts = {name: len(own) - 1 for name, own in edges.items()}
+    return {name: Number(0, count, bins=count) for name, count in counts.items()}
 
 
 @register_study
@@ -166,16 +167,10 @@ class ColumnRange(Range):
     def ask(self, cohort: str, people: int) -> ColumnsQuestion:  # noqa: ARG002
         """Ask for bins of a factor 2, or within what is surely there."""
         names = self.options["columns"]
-        ends = (
-            [self.learned[0]["ends"][name] for name in names]
-            if self.learned
-            else [[] for _ in names]
-        )
-        bins = {
-            name: _FINE if pair else 2 * _DOUBLINGS + 1
-            for name, pair in zip(names, ends, strict=True)
-        }
-        numbers = {name: Number(0, count, bins=count) for name, count in bins.items()}
+        ends: list[Any] = [[] for _ in names]
+        if self.learned:
+            ends = [self.learned[0]["ends"][name] for name in names]
+        numbers = _questions(_edges(names, ends))
         survey = Survey(self.options["epsilon"], numbers, people=people)
         return ColumnsQuestion(
             study=self.identifier, mechanism=survey, columns=names, ends=ends
@@ -206,19 +201,15 @@ class ColumnRange(Range):
     def conclude(self) -> Any:
         """Return the bounds."""
         first, last = self.learned
-        bounds = {name: (low, high) for name, (low, high) in last["ends"].items()}
         # Those whom the first cohort left out are at the ends of the second one's bins.
-        beyond = {
-            name: first["beyond"][name][0] + last["beyond"][name][0] for name in bounds
-        }
-        stderr = {
-            name: math.hypot(first["beyond"][name][1], last["beyond"][name][1])
-            for name in bounds
+        left = {
+            name: np.transpose([first["beyond"][name], last["beyond"][name]])
+            for name in last["ends"]
         }
         return BoundsResult(
-            bounds,
-            beyond,
-            stderr,
+            {name: (low, high) for name, (low, high) in last["ends"].items()},
+            {name: float(shares.sum()) for name, (shares, _) in left.items()},
+            {name: math.hypot(*errors) for name, (_, errors) in left.items()},
             first["people"] + last["people"],
             self.options["epsilon"],
         )
@@ -226,23 +217,17 @@ class ColumnRange(Range):
     def plan(self, people: int) -> StudyPlan:
         """Tell the error of the share of people beyond an end."""
         sizes = self.cohort_sizes(people)
-        people = check_argument("people", people, of="clients")
-        asked: Any = self.ask("orders", 1).mechanism.parts[0].mechanism
-        rates = asked.sets.rates
-        error = math.sqrt(
-            rates.variance_at(0.0)
-            * len(self.options["columns"])
-            / max(1, sizes["orders"])
-        )
-        if 4 * _SURE * error > 1:
-            needed = math.ceil(people * (4 * _SURE * error) ** 2)
-            return StudyPlan(
-                people,
-                sizes,
-                problem=f"too few people to find the columns' orders; {needed:,} would do",
-            )
+        first: Any = self.ask("", 1).mechanism.parts[0].mechanism
+        scatter = first.sets.rates.variance_at(0.0) * len(self.options["columns"])
+        error = math.sqrt(scatter / max(1, next(iter(sizes.values()))))
+        needed = math.ceil(people * (4 * _SURE * error) ** 2)
+        problem = f"too few people to find the columns' orders; {needed:,} would do"
         return StudyPlan(
-            people, sizes, error, "the error of the share of people in a bin"
+            people,
+            sizes,
+            error,
+            "the error of the share of people in a bin",
+            problem * (needed > people),
         )
 
 

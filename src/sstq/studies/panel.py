@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sstq.aggregation import Aggregator, Estimate
-from sstq.checks import check_argument, check_number, check_option
+from sstq.checks import check_number, check_option
 from sstq.mechanisms import FrameUnit, Frequencies, Mechanism, from_json
 from sstq.mechanisms.survey import Survey
 from sstq.mechanisms.survey.question import NO_ANSWER
@@ -234,7 +234,6 @@ class Panel(Study):
     def plan(self, people: int) -> StudyPlan:
         """Tell the error of one period before smoothing, of the question with the largest one."""
         sizes = self.cohort_sizes(people)
-        people = check_argument("people", people, of="clients")
         mechanism = self.options["mechanism"]
         each = max(1, people // self.options["periods"])
         if isinstance(mechanism, Survey):

@@ -152,11 +152,11 @@ class Range(Study):
     @property
     def weights(self) -> dict[str, float]:
         """Norms, a centre, perhaps distances from it, and the mean."""
-        if len(self.learned) == 2 and self._centred:
-            return {"distances": _DISTANCES, "mean": 1 - _NORMS - _CENTRE - _DISTANCES}
-        every = {"norms": _NORMS, "centre": _CENTRE, "mean": 1 - _NORMS - _CENTRE}
-        done = len(self.learned) - (len(self.learned) > 2 and self._centred)
-        return dict(list(every.items())[done:])
+        cohorts = {"norms": _NORMS, "centre": _CENTRE}
+        if len(self.learned) > 1 and self._centred:
+            cohorts["distances"] = _DISTANCES
+        cohorts["mean"] = 1 - sum(cohorts.values())
+        return dict(list(cohorts.items())[len(self.learned) :])
 
     @property
     def _centred(self) -> bool:
@@ -280,18 +280,17 @@ class Range(Study):
     def plan(self, people: int) -> StudyPlan:
         """Tell the error of the mean in units of the norm that most vectors have."""
         sizes = self.cohort_sizes(people)
-        people = check_argument("people", people, of="clients")
         rates = Frequencies(BINS, self.options["epsilon"]).sets.rates
         needed = math.ceil((2 * _SURE) ** 2 * 4 * rates.variance_at(0.0) / _NORMS)
-        if people < needed:
-            return StudyPlan(
-                people,
-                sizes,
-                problem=f"too few people to find the norms; {needed:,} would do",
-            )
-        error = math.sqrt(self._noise2(sizes["centre"] + sizes["mean"]))
-        of = "the error of the mean over the largest norm, if most norms are alike"
-        return StudyPlan(people, sizes, error, of)
+        problem = f"too few people to find the norms; {needed:,} would do"
+        vectors = sizes.get("centre", 0) + sizes["mean"]
+        return StudyPlan(
+            people,
+            sizes,
+            math.sqrt(self._noise2(max(1, vectors))),
+            "the error of the mean over the largest norm, if most norms are alike",
+            problem * (people < needed and "norms" in sizes),
+        )
 
 
 def _histograms(facts: dict[str, Any]) -> tuple[Floats, Floats]:

@@ -62,7 +62,7 @@ class WordsResult(Tabular):
 
     def __repr__(self) -> str:
         best = ", ".join(
-            f"{word!r} {100 * share:.2g} %"
+            f"{word!r} {100 * share:.3g} %"
             for word, share in zip(self.words[:5], self.shares, strict=False)
         )
         return f"<{len(self.words)} strings from {self.people:,} people at a total ε of {self.epsilon:g}: {best}>"
@@ -214,7 +214,7 @@ class RangeResult(Tabular):
     def __repr__(self) -> str:
         size = float(np.linalg.norm(self.mean))
         error = float(np.linalg.norm(self.estimate.stderr))
-        clipped = f"clip {self.clip:.3g}, {100 * self.beyond[0]:.2g} % beyond"
+        clipped = f"clip {self.clip:.3g}, {100 * self.beyond[0]:.3g} % beyond"
         told = f"{self.people:,} people at a total ε of {self.epsilon:g}"
         return f"<Mean of {told}: norm {size:.4g} ± {error:.2g}, {clipped}>"
 

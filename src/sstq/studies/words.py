@@ -336,27 +336,20 @@ class Words(Study):
 
     def plan(self, people: int) -> StudyPlan:
         """Tell which share a string needs to be found in 19 of 20 studies."""
-        people = check_argument("people", people, of="clients")
         sizes = self.cohort_sizes(people)
         least = min(sizes.values())
-        if least < 2:
-            return StudyPlan(
-                people,
-                sizes,
-                problem=f"each of {len(sizes)} cohorts needs 2 people or more",
-            )
-        mechanism = self._frequencies(_MOST_CATEGORIES, least)
+        rates = self._frequencies(_MOST_CATEGORIES, max(1, least)).sets.rates
         # As likely as a false one of a hundred that are listed among so many, and 1.64 standard errors above.
-        share = (4.7 + 1.64) * math.sqrt(mechanism.sets.rates.variance_at(0.0) / least)
+        share = (4.7 + 1.64) * math.sqrt(rates.variance_at(0.0) / max(1, least))
+        problem = ""
         if share > 1 / 2:
-            return StudyPlan(
-                people,
-                sizes,
-                problem=f"only strings of {share:.0%} of the people would be found",
-            )
+            problem = f"only strings of {share:.0%} of the people would be found"
+        if least < 2:
+            problem = f"each of {len(sizes)} cohorts needs 2 people or more"
         return StudyPlan(
             people,
             sizes,
             share,
             "the share of a string that is found in 19 of 20 studies",
+            problem,
         )
