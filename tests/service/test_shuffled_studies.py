@@ -114,16 +114,20 @@ def test_a_stage_is_a_crowd_and_the_study_ends_by_itself(both, tmp_path):
 
 
 def test_periods_of_a_panel_end_by_their_time(both, tmp_path):
-    panel = Panel(sstq.Frequencies(4, 2.0), periods=2)
-    start(both, "weeks", panel, 60, hours=0.003, below="local")  # 11 seconds
-    tokens = tokens_of(both, "weeks", 40)
     collector, _ = both
-    came = [person(both, "weeks", tmp_path, token).take_part(1) for token in tokens]
+    # Where 40 people take longer than a period of 11 seconds, it is repeated with a longer one.
+    for name, hours in (("weeks", 0.003), ("months", 0.02), ("years", 0.1)):
+        panel = Panel(sstq.Frequencies(4, 2.0), periods=2)
+        start(both, name, panel, 60, hours=hours, below="local")
+        tokens = tokens_of(both, name, 40)
+        came = [person(both, name, tmp_path, token).take_part(1) for token in tokens]
+        if collector.status(name)["study"]["stages"][-1]["number"] == 1:
+            break
     now = came.count(None)
     assert 0 < now < 40
-    second = next_stage(Seen(both), "weeks", 2)
+    second = next_stage(Seen(both), name, 2)
     assert second.opens == min(again for again in came if again is not None)
-    assert collector.status("weeks")["study"]["stages"][0]["received"] == now
+    assert collector.status(name)["study"]["stages"][0]["received"] == now
 
 
 def test_stages_that_no_crowd_fits_are_refused(both):
