@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from paper.commands.chance import chance
 from paper.commands.common import OutputOption, show_table
 from paper.commands.experiments import experiment_commands
 from paper.commands.learn import learn
@@ -60,7 +61,7 @@ def figures(output: OutputOption = Path("docs/figures")) -> None:
         typer.echo(path)
 
 
-for _command in (train, errors, learn, bits, tables, costs):
+for _command in (train, errors, learn, chance, bits, tables, costs):
     app.command()(_command)
 
 

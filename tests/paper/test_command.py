@@ -32,6 +32,7 @@ def test_every_experiment_is_a_command():
         "errors",
         "bits",
         "learn",
+        "chance",
         "tables",
         "figures",
         "costs",

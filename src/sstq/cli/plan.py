@@ -148,9 +148,10 @@ def _facts(chosen: "Plan") -> Facts:
                 f"about {mechanism.dim:,}, at most {most:,}",
             ),
             (
-                "chance to beat the most frequent class",
-                f"{chosen.chance:.2f}; likely from 0.5 on",
+                "likely to beat the most frequent class",
+                f"while it has less than {chosen.useful_below:.0%} of the people",
             ),
+            ("chance if classes are equally frequent", f"{chosen.chance:.2f}"),
             ("people", f"{chosen.clients:,}"),
         ]
     else:

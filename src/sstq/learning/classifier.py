@@ -15,9 +15,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sstq.accounting import shuffled_epsilon
 from sstq.accounting.bounds import furthest
-from sstq.aggregation import Estimate
 from sstq.checks import check_argument, check_number, check_option
-from sstq.learning.cohorts import CohortEstimator, Rng, generator_of
+from sstq.learning.cohorts import CohortEstimator, generator_of
 from sstq.learning.directions import (
     Basis,
     Weighted,
@@ -40,7 +39,7 @@ from sstq.learning.features import (
     scaled_columns,
     unit_rows,
 )
-from sstq.learning.questions import Question
+from sstq.learning.questions import Kind, Question
 from sstq.learning.report import (
     LearningReport,
     RightShare,
@@ -163,14 +162,6 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         self._teach(mapped, y, rng, sizes)
         return self
 
-    def _answers(
-        self, question: Question, mapped: Floats, y: NDArray[Any], rng: Rng
-    ) -> Estimate:
-        if self.trust == "local":
-            return super()._answers(question, mapped, y, rng)
-        mixed = question.encode(mapped, y, rng).shuffled(self.messages, rng)
-        return question.mechanism.aggregator().update(mixed).mean()
-
     def _begin(
         self, labels: ArrayLike | None = None, columns: int | None = None
     ) -> None:
@@ -198,7 +189,6 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         check_number("check_people", self.check_people, 0, 0.5)
         self._begin_features(columns)
         self._known_basis: Basis | None = None
-        self._sharpness = 1.0
         self._discriminants: dict[Form, Discriminant] = {}  # after the main cohort
         self._right: list[RightShare] = []
         self._report = LearningReport(self.epsilon, self.delta if shuffled else 0.0)
@@ -270,26 +260,20 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
             )
         if cohort in ("pilot", "main"):
             return self._class_question(cohort, people, seed)
+        judged = [self._chosen]
         if cohort == "check":
-            forms = [
-                (form.coef, form.intercept) for form in self._discriminants.values()
-            ]
-            return replace(
-                self._main,
-                kind="check",
-                mechanism=self._outcomes(2 ** len(forms), people),
-                scores=forms,
-            )
-        scores = [(self.coef_, self.intercept_)]
-        if cohort == "accuracy":
-            return replace(
-                self._main,
-                kind="check",
-                mechanism=self._outcomes(2, people),
-                scores=scores,
-            )
-        mechanism = self._outcomes(2 * len(self.classes_), people)
-        return replace(self._main, kind="recall", mechanism=mechanism, scores=scores)
+            judged = list(self._discriminants.values())
+        kind: Kind = "check"
+        outcomes = 2 ** len(judged)
+        if cohort == "classes":
+            kind = "recall"
+            outcomes = 2 * len(self.classes_)
+        return replace(
+            self._main,
+            kind=kind,
+            mechanism=self._outcomes(outcomes, people),
+            scores=[(form.coef, form.intercept) for form in judged],
+        )
 
     def _class_question(self, cohort: str, people: int, seed: int) -> Question:
         features = self._map
@@ -383,9 +367,6 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
             # The people who chose the form predict nothing: of two forms the one that came out better is flattered.
             self._right.append(right_share(estimate))
             facts = predicted_accuracy(self._right)
-            self._sharpness = self._discriminants[known.form].sharpness(
-                facts["predicted_accuracy"]
-            )
             if cohort == "classes":
                 facts["by_class"] = accuracy_by_class(estimate, self.classes_.tolist())
         self._report = replace(
@@ -401,9 +382,12 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         if self._discriminants:
             self.report_ = self._report
             self.features_ = self._map
-            chosen = self._discriminants[self._report.form]
-            self.coef_ = chosen.coef
-            self.intercept_ = chosen.intercept
+            self.coef_ = self._chosen.coef
+            self.intercept_ = self._chosen.intercept
+
+    @property
+    def _chosen(self) -> Discriminant:
+        return self._discriminants[self._report.form]
 
     def _sent(self, question: Question) -> Weighted:
         return self._basis.sent(cast(Floats, question.directions))
@@ -487,15 +471,16 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         from scipy.special import softmax
 
         scores = self._scores(X)
-        chances: Floats = softmax(self._sharpness * scores, axis=1)
+        accuracy = self.report_.predicted_accuracy
+        if math.isfinite(accuracy):
+            scores = scores * self._chosen.sharpness(accuracy)
+        chances: Floats = softmax(scores, axis=1)
         return chances
 
     def _scores(self, X: ArrayLike) -> Floats:
         check_is_fitted(self, "report_")
         rows = unit_rows(apply_features(self.features_, self._known_rows(X)))
-        return self._discriminants[self.report_.form].scores(
-            self._main.unit_features(rows)
-        )
+        return self._chosen.scores(self._main.unit_features(rows))
 
     def report(
         self, X: ArrayLike | None = None, y: ArrayLike | None = None

@@ -175,7 +175,8 @@ class GradientHistograms:
         features = np.empty(
             (len(images), self.angles + self._channels, *self._cells), np.float32
         )
-        for part in row_chunks(len(images), 8 * math.prod(self.shape)):
+        pixels = features.shape[1] * math.prod(self.shape[-2:])
+        for part in row_chunks(len(images), 4 * pixels):
             with np.errstate(all="ignore"):
                 features[part] = self._of(images[part].astype(np.float32))
         return features.reshape(len(features), -1)
@@ -188,23 +189,15 @@ class GradientHistograms:
         down[:, 1:-1] = grey[:, 2:] - grey[:, :-2]
         length = np.hypot(across, down)
         angle = np.arctan2(down, across) * np.float32(self.angles / np.pi) % self.angles
-        parts = []
-        for place in range(self.angles):
-            apart = np.abs(angle - np.float32(place))
-            near = np.maximum(1 - np.minimum(apart, self.angles - apart), 0)
-            parts.append(self._pooled(length * near))
-        brightness = [
-            self._pooled(images[:, channel]) * (2 / self.cell**2)
-            for channel in range(self._channels)
-        ]
-        return np.asarray(np.sqrt(np.stack(parts + brightness, axis=1)), np.float32)
-
-    def _pooled(self, planes: NDArray[np.float32]) -> NDArray[np.float32]:
+        places = np.arange(self.angles, dtype=np.float32)[:, None, None]
+        apart = np.abs(angle[:, None] - places)
+        near = np.maximum(1 - np.minimum(apart, self.angles - apart), 0)
+        planes = np.concatenate([length[:, None] * near, images], axis=1)
         rows, columns = self._cells
-        total = planes.reshape(len(planes), rows, self.cell, columns, self.cell).sum(
-            axis=(2, 4)
-        )
-        return np.asarray(total, np.float32)
+        cells = (len(images), -1, rows, self.cell, columns, self.cell)
+        pooled = planes.reshape(cells).sum(axis=(3, 5))
+        pooled[:, self.angles :] *= 2 / self.cell**2
+        return np.asarray(np.sqrt(pooled), np.float32)
 
     @property
     def width(self) -> int:

@@ -33,6 +33,7 @@ from sstq.mechanisms.answers import answer
 from sstq.mechanisms.base import Mechanism
 from sstq.messages.batch import Messages
 from sstq.randomness.secret import RngLike
+from sstq.studies.facts import as_json
 from sstq.studies.questions import Document, check_identifier, require
 
 _FORMAT = "sstq-question"
@@ -249,20 +250,16 @@ class Question(Document):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as JSON values."""
-        return ({} if self.study is None else {"study": self.study}) | {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "kind": self.kind,
+        told = {
+            **vars(self),
             "mechanism": json.loads(self.mechanism.to_json()),
-            "directions": None if self.directions is None else self.directions.tolist(),
-            "centre": None if self.centre is None else self.centre.tolist(),
             "features": features_to_dict(self.features),
             "classes": list(self._places),
-            "bounds": None if self.bounds is None else list(self.bounds),
-            "scores": [
-                [coef.tolist(), intercept.tolist()] for coef, intercept in self.scores
-            ],
         }
+        del told["_places"]
+        if self.study is None:
+            del told["study"]
+        return as_json({"format": _FORMAT, "version": _VERSION} | told)
 
     @classmethod
     def read(cls, data: dict[str, Any]) -> Question:
@@ -273,8 +270,8 @@ class Question(Document):
                 FrameUnit | GroupUnit | Frequencies,
                 from_json(json.dumps(data["mechanism"])),
             ),
-            None if data["directions"] is None else np.array(data["directions"], float),
-            None if data["centre"] is None else np.array(data["centre"], float),
+            _array(data["directions"]),
+            _array(data["centre"]),
             features_from_dict(data["features"]),
             data["classes"],
             None if data["bounds"] is None else checked_bounds(*data["bounds"]),
@@ -336,6 +333,10 @@ def encode(
         raise ValueError("X must be one example with a ledger, got several")
     question.pay(most_epsilon, ledger)
     return question.encode(X, y, rng)
+
+
+def _array(numbers: Any) -> Floats | None:
+    return None if numbers is None else np.array(numbers, float)
 
 
 def _place(label: Any, places: Mapping[Any, int]) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,8 +30,9 @@ _THREE_DIGITS = tuple(
 # A remedy is accepted if the squared error is this part of what is needed, or after so many corrections.
 _CLOSE = 0.97
 _CORRECTIONS = 5
-# Of the chance of a classifier: the constant, and the factors of the logarithms of its noise and its classes.
-_CHANCE = (-4.23, -0.884, 2.95)
+# Of the chance of a classifier: the constant, and the factors of the logarithms of its noise and of the odds of the
+# most frequent class (`python -m paper chance`).
+_CHANCE = (-1.276, -1.066, -1.313)
 # Replacing one person changes the sum of all vectors by this many times clip.
 _SENSITIVITY = 2.0
 
@@ -180,22 +181,29 @@ class Plan:
         return self.error * math.sqrt((self.mechanism.groups or 1) / self.mechanism.dim)
 
     @property
-    def chance(self) -> float:
-        """How likely a classifier is right more often than the most frequent class; nan for a mean.
+    def useful_below(self) -> float:
+        """The share of the most frequent class below which a classifier is likely better than guessing that class.
 
-        A logistic regression on the noise and the number of classes, fitted to 96 cells: twelve tables, 1,000 to 30,000
-        people, ε = 1 and 3 (docs/learning.md). How far the classes are apart, and how frequent the most frequent one
-        is, decide as much, and no plan knows them.
+        At this share the chance is 1/2, by a logistic regression on the noise and the odds of the most frequent class
+        over 26 tables, 1,000 to 30,000 people, ε = 1 and 3 (docs/learning.md). How far the classes are apart decides as
+        much, and no plan knows it. nan for a mean.
         """
+        return self._chance(lambda evidence, of_odds: evidence / -of_odds)
+
+    @property
+    def chance(self) -> float:
+        """How likely a classifier is better than guessing if all classes are equally frequent; nan for a mean."""
+        others = (self.request.classes or 2) - 1
+        return self._chance(
+            lambda evidence, of_odds: evidence - of_odds * math.log(others)
+        )
+
+    def _chance(self, logit: Callable[[float, float], float]) -> float:
         if self.request.classes is None:
             return math.nan
-        constant, of_noise, of_classes = _CHANCE
-        evidence = (
-            constant
-            + of_noise * math.log(self.noise)
-            + of_classes * math.log(self.request.classes)
-        )
-        return 1 / (1 + math.exp(-evidence))
+        constant, of_noise, of_odds = _CHANCE
+        evidence = constant + of_noise * math.log(self.noise)
+        return 1 / (1 + math.exp(-logit(evidence, of_odds)))
 
     @property
     def signal_to_noise(self) -> float:

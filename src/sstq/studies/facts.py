@@ -13,11 +13,14 @@ Kind = TypeVar("Kind", bound=Estimate)
 
 def estimate_to_dict(estimate: Estimate) -> dict[str, Any]:
     """The fields of an estimate of unnamed coordinates; None for what is not known."""
-    return {
-        field.name: _plain(getattr(estimate, field.name))
-        for field in fields(estimate)
-        if field.name != "names"
-    }
+    told: dict[str, Any] = as_json(
+        {
+            field.name: getattr(estimate, field.name)
+            for field in fields(estimate)
+            if field.name != "names"
+        }
+    )
+    return told
 
 
 def estimate_from_dict(kind: type[Kind], facts: dict[str, Any]) -> Kind:
@@ -32,9 +35,14 @@ def estimate_from_dict(kind: type[Kind], facts: dict[str, Any]) -> Kind:
     return kind(**known)
 
 
-def _plain(value: Any) -> Any:
+def as_json(value: Any) -> Any:
+    """A value as JSON has it: arrays as lists, booleans as integers, None for a number that is not finite."""
+    if isinstance(value, dict):
+        return {name: as_json(one) for name, one in value.items()}
     if isinstance(value, np.ndarray):
-        return [_plain(one) for one in value.tolist()]
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [as_json(one) for one in value]
     if isinstance(value, bool):
         return int(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,47 @@
+"""`python -m paper chance`: when a classifier is better than guessing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paper.commands.common import OutputOption
+
+
+def chance(
+    table: Annotated[
+        list[str] | None, typer.Option(help="Only this table; repeatable.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="The number of splits.")] = 2,
+    output: OutputOption = Path("learn"),
+) -> None:
+    """Learn from 26 tables of KEEL, and fit the chance that a classifier beats its most frequent class."""
+    from paper.chance import (
+        PEOPLE,
+        TABLES,
+        evidence_of_plan,
+        fit_chance,
+        is_useful,
+        measure_all,
+        right_in_hindsight,
+        right_of_others,
+    )
+    from sstq.checks import check_option
+    from sstq.files.atomic import write_csv
+
+    names = [check_option("table", name, tuple(TABLES)) for name in table or TABLES]
+    rows = list(measure_all(names, PEOPLE, seeds))
+    output.mkdir(parents=True, exist_ok=True)
+    write_csv(output / "chance.csv", list(rows[0]), rows)
+    shares = {
+        "yes to all": sum(map(is_useful, rows)) / len(rows),
+        "from noise and number of classes": right_of_others(rows, evidence_of_plan),
+        "from noise and most frequent class": right_of_others(rows),
+        "best threshold of every table, in hindsight": right_in_hindsight(rows),
+    }
+    for rule, share in shares.items():
+        typer.echo(f"{rule}: right in {share:.1%}")
+    typer.echo(f"constants: {fit_chance(rows).round(3).tolist()}")
+    typer.echo(output / "chance.csv")
