@@ -1,6 +1,7 @@
 """CSGM and L2-CSGM: coordinate-subsampled Gaussian mechanisms, central (ε, δ)-privacy behind a trusted aggregator."""
 
 import math
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,6 +16,7 @@ from sstq.extending import (
     CERTIFIED_RESIDUAL,
     Batch,
     Columns,
+    ExpectedError,
     Field,
     Floats,
     Floats32,
@@ -89,7 +91,6 @@ class CSGM(KashinMechanism):
     """
 
     name = "csgm"
-    aggregator_class = NoisyAggregator
     variants: ClassVar = {"CSGM": {}}
     exact = False
     solved_class = CSGMSolved
@@ -341,9 +342,19 @@ class CSGM(KashinMechanism):
             q / p**2
         ) - square
 
-    def variance_of_mean(self, rows: Rows, repeats: int, independent: float) -> float:
+    def mean_error(self, rows: Rows, repeats: int) -> ExpectedError:
         """That of a whole round: the noise is added once for all clients, so its share falls as 1/n²."""
-        return independent + self._noise_power(len(rows) * repeats)
+        error = super().mean_error(rows, repeats)
+        noise = self._noise_power(len(rows) * repeats)
+        return replace(error, variance=error.variance + noise)
+
+    def aggregator(self) -> NoisyAggregator:
+        """Create an empty aggregator."""
+        return NoisyAggregator(self.estimator)
+
+    def load_aggregator(self, path: str | os.PathLike[str]) -> NoisyAggregator:
+        """Load an aggregator that was saved to a file."""
+        return NoisyAggregator.load(path, self.estimator)
 
 
 class L2CSGM(CSGM):

@@ -1,6 +1,5 @@
 """What several commands share: options, wrong usage, reading and describing mechanisms, and writing files."""
 
-import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -122,21 +121,20 @@ def read_bounds(path: Path | None) -> dict[str, Any] | None:
 def read_mechanism(path: Path) -> "Mechanism":
     """Read a mechanism, a survey's schema or a campaign's document; ValueError, naming the file, for anything else."""
     from sstq.files.strict_json import read_json
-    from sstq.mechanisms import from_json
+    from sstq.mechanisms.registry import from_document
 
     try:
-        text = path.read_text(encoding="utf-8")
-        document = read_json(text, booleans=True)
+        document = read_json(path.read_bytes(), booleans=True)
         kind = document.get("format") if isinstance(document, dict) else None
         if kind == "sstq-survey":
             from sstq import Survey
 
             return Survey.from_schema(document)
         if kind == "sstq-campaign":
-            text = json.dumps(document.get("mechanism"))
+            document = document.get("mechanism")
         elif kind in _STUDIES:
             raise ValueError(f"{_STUDIES[kind]}, not a mechanism")
-        return from_json(text)
+        return from_document(document)
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path} is not a mechanism's JSON file: it is not text"

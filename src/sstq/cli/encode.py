@@ -1,7 +1,7 @@
 """`sstq encode`: encodes files of vectors as private messages."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from sstq.cli.common import (
     ColumnsOption,
@@ -19,9 +19,6 @@ from sstq.cli.common import (
     several_messages,
 )
 from sstq.cli.terminal import note, progress, show_facts, warn
-
-if TYPE_CHECKING:
-    pass
 
 
 def encode(
@@ -87,9 +84,8 @@ def encode(
             f"--by keeps labels as a column of Parquet: --output must end in .parquet, got {output}"
         )
     check_output(output, force, inputs=(mechanism, *vectors))
-    people = shared.input.open(
-        vectors, columns=chosen(columns, no_header), by=by, groups=groups
-    )
+    names = chosen(columns, no_header)
+    people = shared.input.open(vectors, columns=names, by=by, groups=groups)
     report = LocalReport() if verbose else None
     with progress("Encoding", people.count * shared.messages) as advance:
         messages = encode_files(shared, people, seed, report=report, advance=advance)

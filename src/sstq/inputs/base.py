@@ -87,11 +87,12 @@ class Input(ABC):
             self.open_file(path, columns, by, answering=answering)
             for path in listed(paths)
         ]
-        if not any(file.count for file in files):
+        people = People(files)
+        if not people.count:
             raise ValueError(
                 f"there are no vectors in {', '.join(file.name for file in files)}"
             )
-        return People(files)
+        return people
 
     @abstractmethod
     def open_file(

@@ -20,7 +20,6 @@ from sstq.inputs.reports import ClippedWarning, LocalReport
 from sstq.inputs.trial_vectors import structured_vectors
 from sstq.inputs.vector_files import VectorFile, read_integers
 from sstq.inputs.vector_tables import VectorColumns, open_vectors
-from sstq.kernels.threads import row_chunks
 from sstq.randomness import streams
 from sstq.randomness.secret import BitSource
 
@@ -350,11 +349,9 @@ class GroupedVectors(Input):
 def finite_vectors(X: ArrayLike, dim: int) -> Rows:
     """Return X as (n, d) floats; ValueError for a wrong shape or dtype, masks, nan or infinity."""
     rows = of_dim(as_vectors(X), dim)
-    if not all(
-        np.isfinite(rows[part]).all() for part in row_chunks(len(rows), max(1, dim))
-    ):
-        row = next(row for row in range(len(rows)) if not np.isfinite(rows[row]).all())
-        column = np.flatnonzero(~np.isfinite(rows[row]))[0]
+    # nan is the least and the largest of all numbers, and nothing is copied
+    if not np.isfinite([rows.min(initial=0.0), rows.max(initial=0.0)]).all():
+        row, column = np.argwhere(~np.isfinite(rows))[0]
         raise ValueError(
             f"X must be finite, got {rows[row, column]} at row {row}, column {column}"
         )

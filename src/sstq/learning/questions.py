@@ -28,9 +28,10 @@ from sstq.learning.features import (
     unit_rows,
 )
 from sstq.learning.moments import Bounds, error_vectors, moment_rows, symmetric_vectors
-from sstq.mechanisms import FrameUnit, Frequencies, GroupUnit, from_json
+from sstq.mechanisms import FrameUnit, Frequencies, GroupUnit
 from sstq.mechanisms.answers import answer
 from sstq.mechanisms.base import Mechanism
+from sstq.mechanisms.registry import from_document
 from sstq.messages.batch import Messages
 from sstq.randomness.secret import RngLike
 from sstq.studies.facts import as_json
@@ -268,7 +269,7 @@ class Question(Document):
             data["kind"],
             cast(
                 FrameUnit | GroupUnit | Frequencies,
-                from_json(json.dumps(data["mechanism"])),
+                from_document(data["mechanism"]),
             ),
             _array(data["directions"]),
             _array(data["centre"]),

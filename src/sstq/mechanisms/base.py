@@ -81,7 +81,7 @@ class Mechanism(Agreement):
             continuous outputs are private up to floating point only.
         uniform_index: whether a message's frame coordinate is drawn uniformly and without looking at the data.
         variants: the variants that `sstq compare` shows: labels, and the options of each.
-        aggregator_class: the class of its aggregators.
+
 
     Examples:
         >>> import sstq
@@ -94,7 +94,6 @@ class Mechanism(Agreement):
     exact: ClassVar[bool]
     uniform_index: ClassVar[bool] = False
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    aggregator_class: ClassVar[type[Aggregator[Estimate]]] = Aggregator
 
     dim: int
     epsilon: float
@@ -370,11 +369,11 @@ class Mechanism(Agreement):
 
     def aggregator(self) -> Aggregator[Estimate]:
         """Create an empty aggregator for this mechanism's messages."""
-        return self.aggregator_class(self.estimator)
+        return Aggregator(self.estimator)
 
     def load_aggregator(self, path: str | os.PathLike[str]) -> Aggregator[Estimate]:
         """Load an aggregator that was saved to a file; ValueError unless it is complete and of this mechanism."""
-        return self.aggregator_class.load(path, self.estimator)
+        return Aggregator.load(path, self.estimator)
 
     def law(self) -> Law | EitherLaw:
         """Return all probabilities of the secret draw as integers, for `sstq.audit`; ValueError if there are none."""
@@ -389,6 +388,10 @@ class Mechanism(Agreement):
         If `exact`, it is that of the implemented distribution, else of the densities that floating point approximates.
         Everything but the secret draw, such as an index or a frame, is chosen without looking at the data.
         """
+        return self._loss
+
+    @cached_property
+    def _loss(self) -> float:
         return self.draw.privacy_loss()
 
     def largest_honest_mean(self) -> float:
@@ -452,12 +455,8 @@ class Mechanism(Agreement):
                 bias = bias + np.sum(mean - self.input.truth(rows[part]), axis=0)
                 variance += float(np.sum(variances))
             bias2 = float(np.sum((bias / count) ** 2))
-        independent = variance / count**2 / (repeats * self.messages)
-        return ExpectedError(bias2, self.variance_of_mean(rows, repeats, independent))
-
-    def variance_of_mean(self, rows: Rows, repeats: int, independent: float) -> float:  # noqa: ARG002 (a hook)
-        """The variance of the mean of these rows, given that of the mean of independent messages."""
-        return independent
+        messages = repeats * self.messages
+        return ExpectedError(bias2, variance / count**2 / messages)
 
     def typical_error(self, clients: int = 1) -> ExpectedError:
         """Return the error of a mean of clients that all hold one typical vector of norm clip, a Gaussian direction."""

@@ -124,10 +124,18 @@ def from_json(
         data = read_json(text)
     except ValueError as error:
         raise ValueError(f"the {JSON_FORMAT} is not JSON: {error}") from error
-    if not isinstance(data, dict) or data.pop("format", None) != JSON_FORMAT:
+    return from_document(data, max_frame_size, max_steps)
+
+
+def from_document(
+    data: Any, max_frame_size: int | None = None, max_steps: int | None = None
+) -> Mechanism:
+    """Read a mechanism from the values of its JSON form, as `from_json` does from the text."""
+    if not isinstance(data, dict) or data.get("format") != JSON_FORMAT:
         raise ValueError(
             f"format must be {JSON_FORMAT!r}, but this JSON is something else"
         )
+    data = {name: value for name, value in data.items() if name != "format"}
     version = data.pop("version", None)
     if type(version) is not int or version != JSON_VERSION:
         raise ValueError(

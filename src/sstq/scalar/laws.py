@@ -9,6 +9,7 @@ A law has *cases*, which the data choose among (a row of a matrix, or how many c
 """
 
 import math
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,6 @@ from itertools import accumulate
 from typing import Any, Literal, Self, get_args
 
 from sstq.exactness import TOTAL, log_upper
-from sstq.files.strict_json import table_of
 
 _FIELDS = {"kind", "size", "weights"}
 Kind = Literal["flat", "half-space", "table", "two-level"]
@@ -297,4 +297,22 @@ def law_from_dict(data: Any) -> Law | EitherLaw:
 def _read_law(data: Any) -> Law:
     if not isinstance(data, dict) or set(data) != _FIELDS:
         raise ValueError("a law must have the fields kind, size and weights")
-    return Law(data["kind"], data["size"], table_of("a weight", data["weights"]))
+    return Law(
+        data["kind"],
+        data["size"],
+        [[*map(_word, row)] for row in _lists(data["weights"])],
+    )
+
+
+def _lists(rows: Any) -> list[list[Any]]:
+    if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
+        raise ValueError(f"weights must be a list of lists, got {rows!r}")
+    return rows
+
+
+def _word(text: Any) -> int:
+    plain = isinstance(text, str) and re.fullmatch("0|[1-9][0-9]{0,19}", text)
+    if not plain or int(text) >= 1 << 64:
+        wanted = "a decimal string of an integer below 2^64"
+        raise ValueError(f"a weight must be {wanted}, got {text!r}")
+    return int(text)

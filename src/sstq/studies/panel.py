@@ -12,7 +12,8 @@ import numpy as np
 
 from sstq.aggregation import Aggregator, Estimate
 from sstq.checks import check_number, check_option
-from sstq.mechanisms import FrameUnit, Frequencies, Mechanism, from_json
+from sstq.mechanisms import FrameUnit, Frequencies, Mechanism
+from sstq.mechanisms.registry import from_document
 from sstq.mechanisms.survey import Survey
 from sstq.mechanisms.survey.question import NO_ANSWER
 from sstq.randomness import streams
@@ -163,7 +164,7 @@ class Panel(Study):
     def options_from_dict(cls, options: dict[str, Any]) -> dict[str, Any]:
         """Read the mechanism."""
         given = {name: value for name, value in options.items() if name != "epsilon"}
-        return given | {"mechanism": from_json(json.dumps(options["mechanism"]))}
+        return given | {"mechanism": from_document(options["mechanism"])}
 
     def options_to_dict(self) -> dict[str, Any]:
         """Write the mechanism as its JSON."""

@@ -20,9 +20,9 @@ from sstq.accounting.ledger import check_local, ledger_price
 from sstq.checks import ArgumentError, check_argument
 from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism
-from sstq.mechanisms import from_json as mechanism_from_json
 from sstq.mechanisms.answers import answer as encode_or_substitute
 from sstq.mechanisms.answers import encode_files
+from sstq.mechanisms.registry import from_document
 from sstq.messages.batch import Messages
 from sstq.randomness.secret import RngLike
 from sstq.studies.kinds import Kinds
@@ -189,7 +189,7 @@ class Question(Document):
             for name, value in data.items()
             if name not in ("format", "version", "kind")
         }
-        own["mechanism"] = mechanism_from_json(json.dumps(own["mechanism"]))
+        own["mechanism"] = from_document(own["mechanism"])
         question: Question = kind(**own)
         return question
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -230,17 +230,15 @@ class GroupUnit(RowMechanism):
             solved.frame_seed,
         )
 
-    if TYPE_CHECKING:
-        # The base's, whose estimates are more here.
-        def aggregator(self) -> Aggregator[GroupEstimate]:
-            """Create an empty aggregator."""
-            raise NotImplementedError
+    def aggregator(self) -> Aggregator[GroupEstimate]:
+        """Create an empty aggregator."""
+        return Aggregator(self.estimator)
 
-        def load_aggregator(
-            self, path: str | os.PathLike[str]
-        ) -> Aggregator[GroupEstimate]:
-            """Load an aggregator that was saved to a file."""
-            raise NotImplementedError
+    def load_aggregator(
+        self, path: str | os.PathLike[str]
+    ) -> Aggregator[GroupEstimate]:
+        """Load an aggregator that was saved to a file."""
+        return Aggregator.load(path, self.estimator)
 
     @cached_property
     def estimator(self) -> GroupUnitEstimator:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -299,17 +299,15 @@ class Survey(Mechanism):
         }
         return Layout(tuple(Field(name, limit) for name, limit in wanted.items()))
 
-    if TYPE_CHECKING:
-        # The base's, whose estimates are more here.
-        def aggregator(self) -> Aggregator[SurveyEstimate]:
-            """Create an empty aggregator."""
-            raise NotImplementedError
+    def aggregator(self) -> Aggregator[SurveyEstimate]:
+        """Create an empty aggregator."""
+        return Aggregator(self.estimator)
 
-        def load_aggregator(
-            self, path: str | os.PathLike[str]
-        ) -> Aggregator[SurveyEstimate]:
-            """Load an aggregator that was saved to a file."""
-            raise NotImplementedError
+    def load_aggregator(
+        self, path: str | os.PathLike[str]
+    ) -> Aggregator[SurveyEstimate]:
+        """Load an aggregator that was saved to a file."""
+        return Aggregator.load(path, self.estimator)
 
     @property
     def estimator(self) -> SurveyEstimator:
