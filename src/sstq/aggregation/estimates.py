@@ -1,7 +1,7 @@
 """Estimates: the mean of the clients' vectors with standard errors and simultaneous confidence regions."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, ClassVar, Self
@@ -117,6 +117,16 @@ class Estimate:
             "stderr.npy": self.stderr,
             "mean.csv": self.table(level),
         }
+
+    def followed(self) -> Iterator[tuple[str, Any, float, float, int]]:
+        """Yield what a panel follows: question, item, estimate, standard error, and whether it is a share of answers.
+
+        Such shares are divided by the share of those who have an answer after smoothing: ratios of few are biased.
+        """
+        for item, (value, error) in enumerate(
+            zip(self.value, self.stderr, strict=True)
+        ):
+            yield "", item, value, error, 0
 
     def to_frame(self, level: float = 0.95) -> Any:
         """Return a pandas DataFrame with a row per coordinate: its mean, stderr and half_width (of `region(level)`).

@@ -59,6 +59,10 @@ class Input(ABC):
         Only shapes are refused. The same number of random words is taken for every row, whatever its values are.
         """
 
+    def together(self, values: Sequence[Any]) -> Any:
+        """What single people hold as one X; what nobody can hold is something harmless, as on a device."""
+        return list(values)
+
     def open(
         self,
         paths: Path | Sequence[Path],

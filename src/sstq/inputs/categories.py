@@ -68,6 +68,18 @@ class Category(Input):
         drawn = streams.multiply_shift(source.words(len(given)), self.categories)
         return np.where(self._known(given), given, drawn[:, None]).astype(np.float64)
 
+    def together(self, values: Sequence[Any]) -> NDArray[np.float64]:
+        """Integers as they are, and -1 for any other value, which is drawn at random."""
+        whole = [
+            isinstance(value, int | np.integer) and not isinstance(value, bool)
+            for value in values
+        ]
+        kept = [
+            value if is_whole and 0 <= value < self.categories else -1
+            for value, is_whole in zip(values, whole, strict=True)
+        ]
+        return np.array(kept, dtype=np.float64)
+
     def _known(self, rows: Rows) -> NDArray[np.bool_]:
         return np.asarray(
             (rows >= 0) & (rows < self.categories) & (rows == np.floor(rows))

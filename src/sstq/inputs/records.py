@@ -137,6 +137,11 @@ class Record(Input):
         ]
         return np.hstack(read)
 
+    def together(self, values: Sequence[Any]) -> dict[str, list[Any]]:
+        """The columns of the values by name; whatever is no dict has no answers."""
+        records = [value if isinstance(value, Mapping) else {} for value in values]
+        return {name: [record.get(name) for record in records] for name in self.columns}
+
     def by_column(self, rows: Rows) -> dict[str, Rows]:
         """The numbers of each column, by its name."""
         ends = np.cumsum([column.width for column in self.columns.values()])[:-1]

@@ -17,6 +17,7 @@ from sstq.inputs.cells import cells_of
 from sstq.inputs.people import Path, People
 from sstq.inputs.plain_numbers import plain_numbers
 from sstq.inputs.reports import ClippedWarning, LocalReport
+from sstq.inputs.single_vectors import into_ball, read_vectors
 from sstq.inputs.trial_vectors import structured_vectors
 from sstq.inputs.vector_files import VectorFile, read_integers
 from sstq.inputs.vector_tables import VectorColumns, open_vectors
@@ -87,6 +88,11 @@ class Vectors(Input):
         bad = ~np.isfinite(rows).all(axis=1)
         inward = rows if self.scaling is None else self.scaling.inward(rows)
         return without(inward, bad, report)
+
+    def together(self, values: Sequence[Any]) -> Rows:
+        """The vectors, zero for what is none; those longer than clip are scaled down, so that nobody is warned."""
+        rows = read_vectors(values, self.dim)
+        return into_ball(rows, self.clip) if self.scaling is None else rows
 
     def open_file(
         self,

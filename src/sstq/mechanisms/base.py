@@ -1,5 +1,6 @@
 """The base class of every mechanism: an encoder with the decoder, the counts, the privacy and the errors."""
 
+import math
 import os
 import warnings
 from abc import abstractmethod
@@ -457,6 +458,11 @@ class Mechanism(Agreement):
             bias2 = float(np.sum((bias / count) ** 2))
         messages = repeats * self.messages
         return ExpectedError(bias2, variance / count**2 / messages)
+
+    def prospect(self, clients: int) -> tuple[float, bool]:
+        """The error of one number of an estimate from so many people, and whether it tells anything."""
+        total = self.typical_error(clients).total
+        return math.sqrt(total / self.estimate_dim), total < self.clip**2
 
     def typical_error(self, clients: int = 1) -> ExpectedError:
         """Return the error of a mean of clients that all hold one typical vector of norm clip, a Gaussian direction."""

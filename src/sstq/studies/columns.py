@@ -14,6 +14,7 @@ import numpy as np
 from sstq.aggregation import Aggregator, Estimate
 from sstq.checks import check_argument
 from sstq.inputs.cells import cells_of
+from sstq.inputs.single_vectors import LARGEST
 from sstq.mechanisms.survey import Number, Survey
 from sstq.messages.batch import Messages
 from sstq.studies.base import Study, StudyPlan, register_study
@@ -21,7 +22,6 @@ from sstq.studies.bins import Floats
 from sstq.studies.questions import Question, register_question, require
 from sstq.studies.range import Range
 from sstq.studies.results import BoundsResult
-from sstq.studies.vectors import LARGEST
 
 # Bins of a factor 2 from 1e-9 to 1e9, for each sign, and one for what is nearer to zero; then bins of equal width.
 _SIZES = 1e-9 * 2.0 ** np.arange(61)
@@ -70,10 +70,10 @@ class ColumnsQuestion(Question):
                 fine,
                 f"ends must be pairs of numbers up to {LARGEST:g}, or empty, got {pair!r}",
             )
-        asked = isinstance(
-            self.mechanism, Survey
-        ) and self.mechanism.questions == _questions(self.edges)
-        require(asked, "mechanism must be a survey of the bins of these columns")
+        require(
+            self.mechanism.questions == _questions(self.edges),
+            "mechanism must be a survey of the bins of these columns",
+        )
 
     @cached_property
     def edges(self) -> dict[str, Floats]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,20 +15,15 @@ from sstq.checks import check_number, check_option
 from sstq.mechanisms import FrameUnit, Frequencies, Mechanism
 from sstq.mechanisms.registry import from_document
 from sstq.mechanisms.survey import Survey
-from sstq.mechanisms.survey.question import NO_ANSWER
 from sstq.randomness import streams
 from sstq.randomness.secret import RngLike, bit_source
 from sstq.studies.base import Study, StudyPlan, register_study
 from sstq.studies.panel_results import PanelResult
 from sstq.studies.questions import Question, register_question, require
-from sstq.studies.vectors import into_ball, read_vectors
 
 _MOST_PERIODS = 1000
 _LONGEST_NAME = 40
-_MOST_CATEGORIES = 1 << 20
 LATE = ("skip", "answer")
-# Intervals of quantiles become standard errors by this level.
-_LEVEL = 0.95
 
 
 @register_question
@@ -44,6 +39,7 @@ class PeriodQuestion(Question):
     """
 
     kind = "period"
+    mechanism: Survey | Frequencies | FrameUnit
     period: str
     number: int
     periods: int
@@ -59,35 +55,14 @@ class PeriodQuestion(Question):
             named,
             f"period must be a name of up to {_LONGEST_NAME} letters, got {self.period!r}",
         )
-        fine = (
-            isinstance(self.mechanism, Survey | Frequencies | FrameUnit)
-            and self.mechanism.messages == 1
-        )
         require(
-            fine,
-            f"mechanism must be Survey, Frequencies or FrameUnit with one message, got {self.mechanism!r}",
+            self.mechanism.messages == 1,
+            f"mechanism must be one with one message, got {self.mechanism!r}",
         )
 
     def held(self, values: Sequence[Any]) -> Any:
         """What the mechanism encodes; what it cannot is no answer, a random category, or the zero vector."""
-        if isinstance(self.mechanism, Survey):
-            records = [value if isinstance(value, Mapping) else {} for value in values]
-            return {
-                name: [record.get(name) for record in records]
-                for name in self.mechanism.columns
-            }
-        if isinstance(self.mechanism, Frequencies):
-            # Integers as they are: any other value, which is -1 here, is drawn at random.
-            return np.array(
-                [value if _is_category(value) else -1 for value in values],
-                dtype=np.float64,
-            )
-        return into_ball(read_vectors(values, self.mechanism.dim), self.mechanism.clip)
-
-
-def _is_category(value: Any) -> bool:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    return bool(whole and 0 <= value < _MOST_CATEGORIES)
+        return self.mechanism.input.together(values)
 
 
 def draw_turn(document: str, rng: RngLike = None) -> int:
@@ -191,25 +166,13 @@ class Panel(Study):
     def take(
         self,
         cohort: str,  # noqa: ARG002
-        question: Any,
+        question: Any,  # noqa: ARG002
         aggregator: Aggregator[Estimate],
     ) -> dict[str, Any]:
         """Keep the estimate of every item, and its standard error; None for what nobody told."""
         if not aggregator.count:
             return {"people": 0, "items": []}
-        estimate: Any = aggregator.mean()
-        if isinstance(question.mechanism, Survey):
-            items = [
-                _item(name, *row)
-                for name, result in estimate.results.items()
-                for row in _rows(result)
-            ]
-        else:
-            pairs = zip(estimate.value, estimate.stderr, strict=True)
-            items = [
-                _item("", str(item), value, error)
-                for item, (value, error) in enumerate(pairs)
-            ]
+        items = [_item(*item) for item in aggregator.mean().followed()]
         return {"people": aggregator.count, "items": items}
 
     @property
@@ -237,14 +200,9 @@ class Panel(Study):
         sizes = self.cohort_sizes(people)
         mechanism = self.options["mechanism"]
         each = max(1, people // self.options["periods"])
-        if isinstance(mechanism, Survey):
-            works = mechanism.plan(people).works
-            error = max(one.error for one in mechanism.plan(each).values())
-        else:
-            error = math.sqrt(
-                mechanism.typical_error(each).total / mechanism.estimate_dim
-            )
-            works = people >= self.options["periods"] and error < mechanism.clip
+        _, works = mechanism.prospect(people)
+        error, _ = mechanism.prospect(each)
+        works = works and people >= self.options["periods"]
         problem = "" if works else "even all periods together are too few people"
         of = f"the error of one {self.options['period']} before smoothing, which leaves about a third of it"
         return StudyPlan(people, sizes, error, of, problem)
@@ -278,27 +236,8 @@ class Panel(Study):
         return study.result  # type: ignore[no-any-return]
 
 
-def _rows(result: Any) -> Iterator[tuple[Any, ...]]:
-    """The rows of a question's result: item, estimate, standard error, and 1 if it is to be divided by who answered.
-
-    Shares of those who have an answer are ratios. These are taken after smoothing: ratios of few people are biased.
-    """
-    rows = list(result.rows(_LEVEL))
-    raw = result.raw
-    if raw is not None and len(raw.value) == len(result.items) + 1:
-        for item, value, error in zip(
-            [*result.items, NO_ANSWER], raw.value, raw.stderr, strict=True
-        ):
-            yield item, value, error, int(item != NO_ANSWER)
-        rows = [row for row in rows if row[0] not in result.items]
-    for item, value, error, low, high in rows:
-        # Quantiles have an interval only, and so have means of bins.
-        middle = value if math.isfinite(value) else (low + high) / 2
-        yield item, middle, error if math.isfinite(error) else (high - low) / (2 * 1.96)
-
-
 def _item(
-    name: str, item: Any, value: float, error: float, of_answers: int = 0
+    name: str, item: Any, value: float, error: float, of_answers: int
 ) -> list[Any]:
     """A row as JSON."""
     known = math.isfinite(value) and math.isfinite(error)

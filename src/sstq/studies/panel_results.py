@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sstq.mechanisms.survey.question import NO_ANSWER
+from sstq.mechanisms.survey.question_estimates import NO_ANSWER
 from sstq.studies.results import Floats, Tabular
 from sstq.studies.smoothing import Smoothed, smooth_together
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_type_hints
 
 from sstq.accounting import Ledger
 from sstq.accounting.ledger import check_local, ledger_price
@@ -127,7 +127,7 @@ class Question(Document):
     Attributes:
         kind: the name of the class in documents.
         study: the identifier of the study, 32 hexadecimal digits; a person answers once per study.
-        mechanism: the mechanism of the message.
+        mechanism: the mechanism of the message; a subclass may name its classes.
     """
 
     kind: ClassVar[str]
@@ -136,9 +136,10 @@ class Question(Document):
 
     def __post_init__(self) -> None:
         check_identifier(self.study)
+        asked = get_type_hints(type(self))["mechanism"]
         require(
-            isinstance(self.mechanism, Mechanism),
-            f"mechanism must be a mechanism, got {self.mechanism!r}",
+            isinstance(self.mechanism, asked),
+            f"mechanism must be of {asked}, got {self.mechanism!r}",
         )
         check_local(self.mechanism)
         self.check()

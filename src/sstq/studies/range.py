@@ -12,6 +12,7 @@ import numpy as np
 
 from sstq.aggregation import Aggregator, Estimate
 from sstq.checks import check_argument
+from sstq.inputs.single_vectors import LARGEST, into_ball, read_vectors
 from sstq.inputs.vector_tables import VectorColumns, open_vectors
 from sstq.mechanisms import FrameUnit, Frequencies
 from sstq.messages.batch import Messages
@@ -22,7 +23,6 @@ from sstq.studies.bins import BINS, EDGES, Floats, bin_of
 from sstq.studies.facts import estimate_from_dict, estimate_to_dict
 from sstq.studies.questions import Question, register_question, require
 from sstq.studies.results import RangeResult
-from sstq.studies.vectors import LARGEST, into_ball, read_vectors
 
 # The shares of people in the first two cohorts, and of those who tell their distance from the centre.
 _NORMS = 0.06
@@ -75,12 +75,8 @@ class NormQuestion(_Around):
     def check(self) -> None:
         """Check the fields."""
         super().check()
-        fine = (
-            isinstance(self.mechanism, Frequencies)
-            and self.mechanism.categories == BINS
-        )
         require(
-            fine,
+            self.mechanism.categories == BINS,
             f"mechanism must be Frequencies of {BINS} categories, got {self.mechanism!r}",
         )
 
@@ -100,9 +96,8 @@ class VectorQuestion(_Around):
     def check(self) -> None:
         """Check the fields."""
         super().check()
-        fine = isinstance(self.mechanism, FrameUnit) and self.mechanism.dim == self.dim
         require(
-            fine and self.mechanism.bounds is None,
+            self.mechanism.dim == self.dim and self.mechanism.bounds is None,
             f"mechanism must be FrameUnit of dim = {self.dim}",
         )
 

@@ -96,10 +96,6 @@ class WordsQuestion(Question):
         )
         check_number("step", self.step, 1, _FIRST, integer=True)
         check_number("longest", self.longest, _FIRST, _LONGEST, integer=True)
-        require(
-            isinstance(self.mechanism, Frequencies),
-            f"mechanism must be Frequencies, got {self.mechanism!r}",
-        )
         wanted = max(2, len(self.words) + len(self.prefixes) * self._following + 1)
         require(
             self.mechanism.categories == wanted,

@@ -14,14 +14,13 @@ from sstq.inputs.cells import Label, as_label
 from sstq.inputs.tables import writable
 from sstq.mechanisms.base import Rows
 from sstq.mechanisms.survey.question import (
-    NO_ANSWER,
     Candidates,
     ColumnQuestion,
     Precision,
     number_of,
     shares_of_answers,
 )
-from sstq.mechanisms.survey.question_estimates import QuestionEstimate
+from sstq.mechanisms.survey.question_estimates import NO_ANSWER, QuestionEstimate
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,6 @@ from sstq.inputs.csv_files import number_in
 from sstq.mechanisms.base import Mechanism, Rows
 from sstq.mechanisms.survey.question_estimates import QuestionEstimate
 
-NO_ANSWER = "no answer"
-
 Candidates = list[tuple[str, dict[str, Any], int]]
 """The name of a mechanism, its options beside ε, and the number of items of which one is drawn."""
 

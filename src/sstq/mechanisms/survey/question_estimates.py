@@ -16,7 +16,10 @@ from sstq.mechanisms.groupunit.group_estimates import GroupEstimate
 from sstq.mechanisms.subsets import HitLaw
 from sstq.mechanisms.survey.bands import distribution_band
 
+NO_ANSWER = "no answer"
 _QUARTILES = (0.25, 0.5, 0.75)
+# Intervals become standard errors by this level where there is nothing else.
+_FOLLOWED_LEVEL = 0.95
 _NUMBERS = ("estimate", "stderr", "low", "high")
 
 
@@ -102,6 +105,20 @@ class QuestionEstimate:
         yield from zip(
             self.items, self.estimate, self.stderr, *self.interval(level), strict=True
         )
+
+    def followed(self) -> Iterator[tuple[str, float, float, int]]:
+        """Yield item, estimate, standard error, and 1 if it is to be divided by the share of those who answered."""
+        rows = list(self.rows(_FOLLOWED_LEVEL))
+        if self.raw is not None and len(self.raw.value) == len(self.items) + 1:
+            shares = zip(self.items, self.raw.value, self.raw.stderr, strict=False)
+            yield from ((item, value, error, 1) for item, value, error in shares)
+            yield NO_ANSWER, self.raw.value[-1], self.raw.stderr[-1], 0
+            rows = [row for row in rows if row[0] not in self.items]
+        for item, value, error, low, high in rows:
+            # Quantiles have an interval only, and so have means of bins.
+            middle = value if math.isfinite(value) else (low + high) / 2
+            spread = error if math.isfinite(error) else (high - low) / (2 * 1.96)
+            yield item, middle, spread, 0
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -275,6 +292,11 @@ class SurveyEstimate(Estimate):
                 f"name must be one of {', '.join(self.results)}, got {name!r}"
             )
         return self.results[name]
+
+    def followed(self) -> Iterator[tuple[str, Any, float, float, int]]:
+        """Yield what a panel follows of every question."""
+        for name, result in self.results.items():
+            yield from ((name, *item) for item in result.followed())
 
     def table(self, level: float = 0.95) -> list[dict[str, Any]]:
         """Return tidy rows: question, item, estimate, stderr, low, high and status; unknown numbers are None.

@@ -15,7 +15,8 @@ from sstq.mechanisms.agreement import Solved
 from sstq.mechanisms.agreement import WordList as Integers
 from sstq.mechanisms.base import Batch, Mechanism, Rows
 from sstq.mechanisms.registry import from_values, mechanism, options_of
-from sstq.mechanisms.survey.question import NO_ANSWER, Precision, Question
+from sstq.mechanisms.survey.question import Precision, Question
+from sstq.mechanisms.survey.question_estimates import NO_ANSWER
 from sstq.mechanisms.survey.questions import (
     check_questions,
     question_from_dict,

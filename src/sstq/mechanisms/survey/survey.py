@@ -352,6 +352,11 @@ class Survey(Mechanism):
         first = next(iter(self.input.extremes(np.random.default_rng(0)).values()))
         return self.expected_mse(first["X"], clients)
 
+    def prospect(self, clients: int) -> tuple[float, bool]:
+        """The error of the question with the largest one, and whether all work."""
+        plan = self.plan(clients)
+        return max(one.error for one in plan.values()), plan.works
+
     def encode_batch(self, batch: Batch) -> Columns:
         """Encode checked rows."""
         question = self._question(batch.words[:, _OWN_WORDS])

@@ -1,4 +1,4 @@
-"""Vectors as devices read them: no value is refused, and nothing overflows."""
+"""Vectors of single people as devices read them: no value is refused, and nothing overflows."""
 
 from collections.abc import Sequence
 from typing import Any
