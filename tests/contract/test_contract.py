@@ -284,6 +284,7 @@ def test_nobody_overrides_what_another_class_has_made_concrete(case):
         "bias_of_mean",
         "typical_error",
         "mean_error",
+        "prospect",
         # whose estimates are more, or noisy
         "aggregator",
         "load_aggregator",
