@@ -115,7 +115,7 @@ def _edges(
 ) -> dict[str, Floats]:
     """The ends of the bins of each column: within its ends, or of a factor 2."""
     return {
-        name: np.linspace(*pair, _FINE + 1) if pair else _FACTORS
+        name: np.linspace(pair[0], pair[1], _FINE + 1) if pair else _FACTORS
         for name, pair in zip(columns, ends, strict=True)
     }
 
