@@ -80,7 +80,7 @@ def started(shuffler, people, **changes):
 
 
 def refused(shuffler, known, *keys, **changes):
-    return shuffler._forbidden_change(
+    return shuffler.forbidden_change(
         known, read_document(document(shuffler, *keys, **changes))
     )
 
@@ -141,7 +141,7 @@ def test_what_has_ended_is_not_reopened(shuffler):
 
 def test_an_open_campaign_is_not_mixed(shuffler):
     entry = started(shuffler, 25)
-    Work(shuffler)._mix(entry)
+    Work(shuffler).mix(entry)
     assert (
         waiting(shuffler.store, "rooms"),
         count_outgoing(shuffler.store, "rooms"),
@@ -155,7 +155,7 @@ def test_an_open_campaign_is_not_mixed(shuffler):
 def test_a_batch_that_is_not_accepted_waits(shuffler, monkeypatch, status):
     entry = started(shuffler, 25, closes=NOW - timedelta(seconds=1))
     work = Work(shuffler)
-    work._mix(entry)
+    work.mix(entry)
     asked = []
 
     def refuse(*_, **options):
@@ -163,8 +163,8 @@ def test_a_batch_that_is_not_accepted_waits(shuffler, monkeypatch, status):
         raise RequestError("no", status)
 
     monkeypatch.setattr(shufflers, "request", refuse)
-    work._forward_when_due(entry)
-    work._forward_when_due(entry)  # not before a pause
+    work.forward_when_due(entry)
+    work.forward_when_due(entry)  # not before a pause
     assert [(manifest["size"], manifest["tokens"]) for manifest in asked] == [(25, 25)]
     assert (count_outgoing(shuffler.store, "rooms"), shuffler.refused_batches) == (
         25,
@@ -185,7 +185,7 @@ def test_too_small_a_crowd_is_dropped_after_hours_of_service_only(
         monkeypatch.setattr(time, "time", lambda hours=hours: now + 3600 * hours)
         monkeypatch.setattr(clocks, "steady", lambda hours=hours: steady + 3600 * hours)
         shuffler.purge()
-        work._mix(shuffler.entries["rooms"])
+        work.mix(shuffler.entries["rooms"])
         left.append(sum(waiting(shuffler.store, "rooms").values()))
     assert left == [19, 19, 19, 0, 0]
     assert count_outgoing(shuffler.store, "rooms") == 0

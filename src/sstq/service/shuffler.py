@@ -185,7 +185,7 @@ class Shuffler(Node):
             raise ValueError(
                 f"it must have one sealing key, got {len(document.sealing_keys)}"
             )
-        if known is not None and (change := self._forbidden_change(known, document)):
+        if known is not None and (change := self.forbidden_change(known, document)):
             self.refused_changes[name] = change
             raise ValueError(change)
         terms = json.dumps(
@@ -234,7 +234,7 @@ class Shuffler(Node):
 
         self.store.write(work)
 
-    def _forbidden_change(self, known: RunningCampaign, document: Document) -> str:
+    def forbidden_change(self, known: RunningCampaign, document: Document) -> str:
         """What has changed although people relied on it, if anything: the document that was first seen holds."""
         kept = lasting_terms(known.campaign)
         wanted = lasting_terms(document.campaign)
@@ -345,8 +345,8 @@ class Work(Rounds):
             )
             self._fetch_due = time.monotonic() + self._pause
         for entry in list(self._node.entries.values()):
-            self.attempt(entry, self._mix)
-            self.attempt(entry, self._forward_when_due)
+            self.attempt(entry, self.mix)
+            self.attempt(entry, self.forward_when_due)
         self.purge()
 
     def _fetch(self, entry: RunningCampaign) -> bool:
@@ -366,7 +366,7 @@ class Work(Rounds):
             return not isinstance(error, RequestError) or error.status is not None
         return True
 
-    def _mix(self, entry: RunningCampaign) -> None:
+    def mix(self, entry: RunningCampaign) -> None:
         """Mix the crowd of a campaign once nobody can join it: a small crowd cannot be provoked.
 
         Too small a crowd waits until the campaign is closed for good, after hours of service.
@@ -397,7 +397,7 @@ class Work(Rounds):
                 said = "%s closed: the envelopes of %d people were dropped, fewer than the threshold"
                 logger.warning(said, campaign.name, people)
 
-    def _forward_when_due(self, entry: RunningCampaign) -> None:
+    def forward_when_due(self, entry: RunningCampaign) -> None:
         """Forward a campaign's batches; after a failure less and less often."""
         name = entry.campaign.name
         pause, due = self._waits.pop(name, (0.0, 0.0))
