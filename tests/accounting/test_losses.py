@@ -128,3 +128,26 @@ def test_cut_and_coarse_sums_stay_above_the_exact_ones_at_any_epsilon(
             assert total.delta(epsilon) >= float(
                 exact_delta([pair] * count, epsilon)
             ) * (1 - 1e-12)
+
+
+def test_every_step_leaves_room_for_rounding():
+    """Each number is enlarged by more than the rounding errors of the operations that made it."""
+    grid = Losses.symmetric(np.array([0.5]), np.array([0.2]), 1e-3, 0.5)
+    # The logarithm may have been rounded down: a part of the mass is at the next point.
+    assert 0 < grid.delta(0.75) - grid.infinite < 1e-14
+    # Masses that are too small by 1e-7, those of a mirror image and of infinite losses included.
+    assert grid.infinite >= 1e-3 * (1 + 1e-7)
+    assert grid.masses.sum() + grid.infinite >= 1 + 1e-7
+    # Sums of twice 2^12 positive products.
+    spare = 2.0**-40
+    one = Losses(0.5, 0.5, np.array([0.1]))
+    assert one.delta(0.0) >= 0.1 * -math.expm1(-0.5) * (1 + spare)
+    assert one.plus(one, 0.0).masses.sum() >= 0.01 * (1 + spare)
+
+
+def test_infinite_losses_of_both_sums_are_added():
+    """A sum is infinite if either is: 1 − (1 − p)·(1 − q), nothing left out."""
+    first = Losses(0.5, 0.5, np.array([0.7]), 0.3)
+    second = Losses(0.5, 0.5, np.array([0.6]), 0.4)
+    found = first.plus(second, 0.0).infinite
+    assert 1 - 0.7 * 0.6 <= found < 0.58 + 1e-9

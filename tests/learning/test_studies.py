@@ -72,6 +72,17 @@ def test_the_contract(make, seed):
     )
 
 
+def test_behind_a_shuffler_people_count_and_not_their_messages():
+    model = PrivateClassifier(
+        1.0, public=PUBLIC, classes=[0, 1], trust="shuffler", messages=2
+    )
+    model.question(100)
+    answers = model.asked.encode_each(people(60))
+    assert len(answers) == 120
+    with pytest.raises(ValueError, match="must be those of 100 people.*got 60"):
+        model.learn(answers)
+
+
 def test_devices_answer_it_as_any_other_study(tmp_path):
     model = PrivateClassifier(4.0, public=PUBLIC, classes=[0, 1])
     report = model.simulate(people(3000), rng=1)

@@ -13,6 +13,7 @@ pytest.importorskip("fastapi")
 from sstq.client.campaigns import Stage
 from sstq.service import Settings, studies
 from sstq.service.node import ChangedMeanwhile, Collector
+from sstq.service.results import latest
 from sstq.service.terms import OwnTerms, StudyTerms
 from sstq.studies import Study, Words
 from tests.service.serving import ADMINISTRATOR
@@ -154,6 +155,7 @@ def test_a_stage_is_closed_then_folded_then_learned_from(collector, monkeypatch)
     learned = made_of(collector, head)
     studies.advance(collector, head, run=lambda *_: learned)
     assert collector.store.study_state("drinks") == learned.state
+    assert latest(collector.store, "drinks") == learned.result
     found = collector.entries["drinks"].study
     assert [stage.learned for stage in found.stages] == [30, None]
     assert collector.entries["drinks--2"].campaign.staged.number == 2
@@ -212,6 +214,20 @@ def test_terms_that_do_not_fit_the_study_are_refused(collector, study, terms, wr
     with pytest.raises(ValueError, match=wrong):
         begin(collector, study(), **given)
     assert "drinks" not in collector.entries
+
+
+def test_a_study_runs_once_and_from_its_beginning(collector):
+    state = words().to_json()
+    begin(collector, Study.from_json(state), people=300)
+    with pytest.raises(ValueError, match="another one than drinks has"):
+        begin(collector, Study.from_json(state), name="again", people=300)
+    study = words()
+    study.question(10)
+    with pytest.raises(ValueError, match="nobody was asked in"):
+        begin(collector, study, name="again", people=300)
+    study.learn(study.asked.encode(["tea"] * 10, np.random.default_rng(1)))
+    with pytest.raises(ValueError, match="nobody was asked in"):
+        begin(collector, study, name="again", people=300)
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,62 @@ def test_categories_are_words_prefixes_and_the_rest():
     ]
 
 
+SIZE = Spelling().size
+
+
+def document(more=0, **changes):
+    """The document of a question with as many categories as its fields say, and so many more."""
+    question = {
+        "format": "sstq-study-question",
+        "version": 1,
+        "kind": "words",
+        "study": "0" * 32,
+        "alphabet": LETTERS,
+        "case": "lower",
+        "words": ["tea"],
+        "prefixes": [[20, 5, 1]],
+        "step": 1,
+        "longest": 7,
+    } | changes
+    following = 2 * SIZE ** max(1, question["step"])
+    categories = len(question["words"]) + len(question["prefixes"]) * following + 1
+    mechanism = sstq.Frequencies(categories + more, 2.0)
+    return {"mechanism": json.loads(mechanism.to_json())} | question
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"study": "0" * 33}, "study must be 32 hexadecimal digits"),
+        ({"study": "0" * 31 + "A"}, "study must be 32 hexadecimal digits"),
+        ({"version": 2}, "must be of format 'sstq-study-question', version 1"),
+        ({"words": ["TEA"]}, "words must be different normalised strings"),
+        ({"words": ["tea", "tea"]}, "words must be different normalised strings"),
+        ({"words": "tea"}, "words must be different normalised strings"),
+        ({"prefixes": [[20, 5, 1], [20, 5]]}, "prefixes must be lists of one length"),
+        ({"prefixes": [[20, 5, 1], [20, 5, 1]]}, "prefixes must be different"),
+        ({"prefixes": [[20, 0, 1]]}, "prefixes must be of symbols"),
+        ({"prefixes": [[20, SIZE, 1]]}, "prefixes must be of symbols"),
+        ({"prefixes": [[True, 5, 1]]}, "prefixes must be of symbols"),
+        ({"step": 0}, "step must be an integer in"),
+        ({"step": 4, "prefixes": []}, "step must be an integer in"),
+        ({"longest": 2}, "longest must be an integer in"),
+        ({"longest": 65}, "longest must be an integer in"),
+        ({"more": 1}, "categories must be"),
+        ({"more": -1}, "categories must be"),
+        ({"other": 1}, "unexpected keyword argument 'other'"),
+        (
+            {"mechanism": json.loads(sstq.FrameUnit(3, 2.0).to_json())},
+            "mechanism must be Frequencies",
+        ),
+    ],
+)
+def test_documents_out_of_bounds_are_refused(changes, problem):
+    Question.from_dict(document())
+    with pytest.raises(ValueError, match=problem):
+        Question.from_dict(document(**changes))
+
+
 def test_found_strings_and_their_shares(seed):
     rng = np.random.default_rng(seed)
     shares = {"tea": 0.3, "coffee": 0.25, "東京": 0.2, "water with ice": 0.15}
@@ -251,6 +307,8 @@ def test_the_order_of_calls():
     assert study.question(10) == document
     with pytest.raises(ValueError, match="people must be 10"):
         study.question(11)
+    with pytest.raises(ValueError, match="at least one person, got none: ask again"):
+        study.learn([])
     with pytest.raises(ValueError, match="there is no result yet; still to answer: "):
         _ = study.result
     study.learn(study.asked.encode(["a"] * 10))
@@ -258,6 +316,18 @@ def test_the_order_of_calls():
     with pytest.raises(ValueError, match="all cohorts have answered"):
         study.question(10)
     assert study.result.words == ()
+
+
+def test_what_is_no_json_is_not_learned():
+    class Unsure(Words):
+        def take(self, cohort, question, aggregator):
+            return {"share": math.nan}
+
+    study = Unsure(1.0, longest=3)
+    document = study.question(10)
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        study.learn(study.asked.encode(["a"] * 10))
+    assert (study.learned, study.question(10)) == ([], document)
 
 
 def test_messages_have_at_most_40_bits():
