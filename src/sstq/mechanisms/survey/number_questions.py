@@ -38,20 +38,14 @@ class Ranged(MeasuredQuestion):
     low: float
     high: float
 
-    @property
-    def middle(self) -> float:  # type: ignore[override]
-        """The middle of the bounds."""
-        return (self.low + self.high) / 2
-
-    @property
-    def reach(self) -> float:  # type: ignore[override]
-        """Half of the range."""
-        return (self.high - self.low) / 2
-
-    @property
-    def limits(self) -> tuple[float, float]:  # type: ignore[override]
-        """The bounds."""
-        return self.low, self.high
+    def _settle(self, low: float, high: float) -> None:
+        vars(self).update(
+            low=low,
+            high=high,
+            middle=(low + high) / 2,
+            reach=(high - low) / 2,
+            limits=(low, high),
+        )
 
     @property
     @abstractmethod
@@ -134,7 +128,8 @@ class Number(Ranged):
         if not low < high:
             raise ArgumentError("low", f"must be below high, got {low:g} and {high:g}")
         bins = check_number("bins", self.bins, 2, _MOST_BINS, integer=True)
-        vars(self).update(low=low, high=high, bins=bins)
+        vars(self).update(bins=bins)
+        self._settle(low, high)
 
     @property
     def edges(self) -> Floats:
@@ -170,18 +165,12 @@ class Count(Ranged):
 
     type = "count"
     exact = True
-    low = 0.0
     most: int
 
     def __post_init__(self) -> None:
-        vars(self).update(
-            most=check_number("most", self.most, 1, _MOST_BINS - 1, integer=True)
-        )
-
-    @property
-    def high(self) -> float:  # type: ignore[override]
-        """The largest number."""
-        return float(self.most)
+        most = check_number("most", self.most, 1, _MOST_BINS - 1, integer=True)
+        vars(self).update(most=most)
+        self._settle(0.0, float(most))
 
     @property
     def edges(self) -> Floats:

@@ -100,13 +100,16 @@ class MeasuredQuestion(ColumnQuestion):
         middle: what is subtracted.
         reach: the largest norm of what is left.
         limits: the least and the largest number that there can be.
-        axes: how the name of each coordinate ends.
     """
 
     middle: float
     reach: float
     limits: tuple[float, float]
-    axes: Sequence[str]
+
+    @property
+    @abstractmethod
+    def axes(self) -> Sequence[str]:
+        """How the name of each coordinate ends."""
 
 
 def shares_of_answers(

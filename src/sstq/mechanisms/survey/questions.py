@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, cast
 
 from sstq.checks import ArgumentError
 from sstq.inputs.tables import writable
@@ -22,7 +22,7 @@ def question_to_dict(question: Question) -> dict[str, Any]:
     """The question as JSON values."""
     values = {
         each.name: getattr(question, each.name)
-        for each in fields(question)  # type: ignore[arg-type]
+        for each in fields(cast("Any", question))
         if each.init
     }
     return {"type": question.type} | {

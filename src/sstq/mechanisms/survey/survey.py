@@ -17,6 +17,7 @@ from sstq.array_types import Floats, Ints, Words
 from sstq.checks import check_argument
 from sstq.exactness import TOTAL
 from sstq.inputs import Record
+from sstq.mechanisms.agreement import Solved
 from sstq.mechanisms.base import (
     Batch,
     Columns,
@@ -157,6 +158,8 @@ class Survey(Mechanism):
     Estimates divide by the messages that answered a question. That is far better than to split ε, or to send one long
     vector: with m choices at ε = 3 about (0.22 + f(1 − f))·m/n per share f, and 0.74·m/n for the long vector.
 
+    `dim` are the numbers of a person's record, and `clip` is its largest norm as it is encoded.
+
     Args:
         epsilon: the ε of a person's message, whatever it answers.
         questions: the questions by name; a name is that of the column, except for `Mean` and `By`.
@@ -213,6 +216,11 @@ class Survey(Mechanism):
             SurveySolved(**common, **shown, people=people, draws=draws, parts=inner),
             **shown,
         )
+
+    def _keep(self, solved: Solved, given: Mapping[str, Any] | None) -> None:
+        super()._keep(solved, given)
+        squares = (part.items * part.mechanism.clip**2 for part in self.parts)
+        vars(self).update(dim=self.input.width, clip=math.sqrt(sum(squares)))
 
     @classmethod
     def from_schema(
@@ -317,21 +325,9 @@ class Survey(Mechanism):
         )
 
     @property
-    def dim(self) -> int:  # type: ignore[override]
-        """The numbers of a person's record."""
-        return self.input.width
-
-    @property
     def estimate_dim(self) -> int:
         """The length of the estimates of all questions, as they are encoded."""
         return sum(part.dim for part in self.parts)
-
-    @property
-    def clip(self) -> float:  # type: ignore[override]
-        """The largest norm of a record as it is encoded."""
-        return math.sqrt(
-            sum(part.items * part.mechanism.clip**2 for part in self.parts)
-        )
 
     @property
     def columns(self) -> dict[str, ColumnQuestion]:

@@ -45,9 +45,8 @@ class Vector(MeasuredQuestion):
     clip: float = 1.0
 
     def __post_init__(self) -> None:
-        vars(self).update(
-            dim=check_argument("dim", self.dim), clip=check_argument("clip", self.clip)
-        )
+        clip = check_argument("clip", self.clip)
+        vars(self).update(dim=check_argument("dim", self.dim), clip=clip, reach=clip)
 
     @property
     def width(self) -> int:
@@ -55,17 +54,12 @@ class Vector(MeasuredQuestion):
         return self.dim
 
     @property
-    def reach(self) -> float:  # type: ignore[override]
-        """The clip."""
-        return self.clip
-
-    @property
     def items(self) -> Sequence[int]:
         """The coordinates."""
         return range(self.dim)
 
     @property
-    def axes(self) -> Sequence[str]:  # type: ignore[override]
+    def axes(self) -> Sequence[str]:
         """The coordinates in brackets."""
         return [f" [{place}]" for place in self.items]
 
