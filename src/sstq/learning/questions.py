@@ -260,7 +260,10 @@ class Question(Document):
         del told["_places"]
         if self.study is None:
             del told["study"]
-        return as_json({"format": _FORMAT, "version": _VERSION} | told)
+        document: dict[str, Any] = as_json(
+            {"format": _FORMAT, "version": _VERSION} | told
+        )
+        return document
 
     @classmethod
     def read(cls, data: dict[str, Any]) -> Question:
