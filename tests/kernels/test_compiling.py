@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -84,8 +85,36 @@ def test_processes_that_share_a_fresh_cache_agree(tmp_path):
     assert list(versions.values()) == [1, 1]
 
 
-ONCE = "sstq: compiling clipping.clip_rows for this machine (once) ... "
-ALONE = "sstq: compiling clipping.clip_rows for this process alone (set NUMBA_CACHE_DIR to a writable folder) ... "
+ONCE = "sstq: compiling kernels for this machine (once)\n"
+ALONE = "sstq: compiling kernels for this process alone (set NUMBA_CACHE_DIR to a writable folder)\n"
+
+
+@pytest.mark.slow
+def test_a_terminal_shows_a_bar_and_other_programs_one_line(tmp_path):
+    """Each kernel has a bar with the functions that are left; logs say once that kernels are compiled."""
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    variables = {"SSTQ_QUIET": "", "NUMBA_CACHE_DIR": str(tmp_path / "bar")}
+    command = [sys.executable, "-c", CLIP, "f4", "f8"]
+    process = subprocess.Popen(command, stderr=theirs, env=os.environ | variables)
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # the end of a terminal's output
+        while part := os.read(ours, 4096):
+            shown += part
+    os.close(ours)
+    assert process.wait() == 0
+    *drawn, last = [
+        line for line in re.split(r"\r\x1b\[K|\r\n", shown.decode()) if line
+    ]
+    kernel = "sstq: compiling clipping.clip_rows"
+    assert drawn[0] == f"{kernel} ░░░ 3 left"
+    assert f"{kernel} █░░ 2 left" in drawn
+    assert re.fullmatch(rf"{kernel} for this machine \(once\): \d+\.\d s", last)
+    _, err = finish(
+        start("-c", CLIP, "f4", "f8", NUMBA_CACHE_DIR=tmp_path / "line"),
+    )
+    assert err == ONCE
 
 
 @pytest.mark.slow
@@ -113,25 +142,19 @@ def test_a_package_that_cannot_be_written_to(tmp_path):
             start(*arguments, without_privilege=True, **variables | more), code
         )
 
-    def told(*arguments):
-        """What is printed, and what is said of compiling but for how long it took."""
-        out, err = run(*arguments)
-        assert re.fullmatch(r".* \d+\.\d s\n", err)
-        return out, err.rpartition("... ")[0] + "... "
-
     (package / "kernels").chmod(0o555)
     try:
         # The user's cache is next.
-        assert told("-c", CLIP, "f4") == (f"{SINGLE}\n", ONCE)
+        assert run("-c", CLIP, "f4") == (f"{SINGLE}\n", ONCE)
         assert run("-c", CLIP, "f4") == (f"{SINGLE}\n", "")
         assert len(list((home / "cache").rglob("clipping.clip_rows-*.nbc"))) == 1
         # A change of another module makes new code: it may have been compiled into this one.
         (package / "kernels" / "normals.py").write_text("# Other text.\n")
-        assert told("-c", CLIP, "f4") == (f"{SINGLE}\n", ONCE)
+        assert run("-c", CLIP, "f4") == (f"{SINGLE}\n", ONCE)
         # With no folder at all everything works, and nothing is kept.
         shutil.rmtree(home / "cache")
         home.chmod(0o555)
-        assert told("-c", CLIP, "f4") == (f"{SINGLE}\n", ALONE)
+        assert run("-c", CLIP, "f4") == (f"{SINGLE}\n", ALONE)
         assert run("-c", CLIP, "f4", SSTQ_QUIET=1) == (f"{SINGLE}\n", "")
         assert "set NUMBA_CACHE_DIR" in run("-m", "sstq.kernels", code=1)[1]
     finally:

@@ -5,7 +5,7 @@ On a terminal results are formatted tables. Otherwise they are lines of tab-sepa
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import typer
@@ -166,10 +166,16 @@ def progress(description: str, total: int) -> Iterator[Callable[[float], None]]:
     """Show a progress bar on stderr if it is a terminal; yields the function that advances it."""
     from rich.progress import Progress
 
+    # Drawn by whoever advances it, and not by a thread: kernels draw theirs in the same line.
     with Progress(
-        console=_stderr(), transient=True, disable=not _stderr().is_terminal
+        console=_stderr(),
+        transient=True,
+        disable=not _stderr().is_terminal,
+        auto_refresh=False,
     ) as bars:
-        yield partial(bars.advance, bars.add_task(description, total=total))
+        task = bars.add_task(description, total=total)
+        bars.refresh()
+        yield lambda done: bars.update(task, advance=done, refresh=True)
 
 
 @cache

@@ -7,9 +7,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-from sstq.kernels.simd import add_squares
+from sstq.kernels.simd import add_squares, inner
 
 # Norms between these come from squares that neither overflowed nor lost digits to underflow.
 _SAFE_LOW = 1e-140
@@ -17,7 +16,7 @@ _SAFE_HIGH = 1e150
 _LEAST_EXPONENT = -1022
 
 
-@njit
+@inner
 def norm(row: Any, scale: float) -> float:
     """Return the Euclidean norm of scale·row, in double precision."""
     s = np.zeros(8)
@@ -28,7 +27,7 @@ def norm(row: Any, scale: float) -> float:
     return math.sqrt(((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7])))
 
 
-@njit
+@inner
 def measure(row: Any, clip: float) -> Any:
     """Return (scale, length, natural): length = ‖scale·row‖, and natural·length = ‖row‖/clip.
 

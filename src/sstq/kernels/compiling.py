@@ -45,7 +45,7 @@ def compiled(name: str, arguments: tuple[Any, ...]) -> Any:
         where = ""
     else:
         where = "for this machine (once)"
-    with _announced(f"sstq: compiling {name} {where} ... ", silent=not where):
+    with _announced(name, where, dispatcher):
         dispatcher.compile(types)
     dispatcher.disable_compile()
     return dispatcher
@@ -79,12 +79,56 @@ def _target() -> str:
 
 
 @contextmanager
-def _announced(line: str, *, silent: bool) -> Iterator[None]:
-    """Tell a person who waits what is done and then how long it took, unless SSTQ_QUIET is set."""
-    if silent or os.environ.get("SSTQ_QUIET"):
+def _announced(name: str, where: str, dispatcher: Any) -> Iterator[None]:
+    """Tell a person who waits what is compiled; a log gets one line per process, and SSTQ_QUIET gets none."""
+    if not where or os.environ.get("SSTQ_QUIET"):
         yield
-        return
-    print(line, end="", file=sys.stderr, flush=True)  # noqa: T201
+    elif sys.stderr.isatty():
+        with _bar(f"sstq: compiling {name}", where, _functions_of(dispatcher)):
+            yield
+    else:
+        _announce_once(f"sstq: compiling kernels {where}")
+        yield
+
+
+@cache
+def _announce_once(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+
+@contextmanager
+def _bar(line: str, where: str, functions: set[Any]) -> Iterator[None]:
+    """Draw after the line how many of the functions are compiled, and at last how long it took."""
+    from numba.core import event
+
+    # Not sys.stderr: while a command shows a bar of its own, that one waits for whole lines.
+    terminal = sys.__stderr__ or sys.stderr
+
+    class Drawing(event.Listener):
+        def on_start(self, _event: Any) -> None:
+            left = sum(not function.signatures for function in functions)
+            bar = f"{'█' * (len(functions) - left)}{'░' * left}"
+            print(
+                f"\r\x1b[K{line} {bar} {left} left", end="", file=terminal, flush=True
+            )
+
+        on_end = on_start
+
     start = time.monotonic()
-    yield
-    print(f"{time.monotonic() - start:.1f} s", file=sys.stderr, flush=True)  # noqa: T201
+    with event.install_listener("numba:compile", Drawing()):
+        yield
+    seconds = time.monotonic() - start
+    print(f"\r\x1b[K{line} {where}: {seconds:.1f} s", file=terminal, flush=True)
+
+
+def _functions_of(dispatcher: Any) -> set[Any]:
+    """The compiled function itself, and all that it calls, except for those that are copied into their callers."""
+    found = {dispatcher}
+    unread = [dispatcher.py_func]
+    while unread:
+        function = unread.pop()
+        named = map(function.__globals__.get, function.__code__.co_names)
+        called = {one for one in named if isinstance(one, type(dispatcher))} - found
+        found |= called
+        unread += [one.py_func for one in called]
+    return {one for one in found if one.targetoptions.get("inline") != "always"}

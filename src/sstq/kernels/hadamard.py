@@ -14,7 +14,7 @@ from typing import Any
 from numba import njit
 
 from sstq.kernels import simd
-from sstq.kernels.simd import MAX_RADIX_BITS, VECTOR_WIDTH
+from sstq.kernels.simd import MAX_RADIX_BITS, VECTOR_WIDTH, inner
 
 VECTOR_BITS = VECTOR_WIDTH.bit_length() - 1
 # One base block is transformed entirely in registers: the bits inside a vector and MAX_RADIX_BITS across vectors.
@@ -46,7 +46,7 @@ def _pass_over_bits(x: Any, offset: int, size: int, first: int, last: int) -> No
 
 
 # The same as a function of its own.
-transform_bits = njit(_pass_over_bits.py_func)
+transform_bits = inner(_pass_over_bits.py_func)
 
 
 @njit(inline="always")
@@ -57,7 +57,7 @@ def transform_low_bits(x: Any, offset: int, size: int, last: int) -> None:
     _pass_over_bits(x, offset, size, BASE_BITS, last)
 
 
-@njit
+@inner
 def _transform_in_l1(x: Any, offset: int, bits: int) -> None:
     """Transform of a block that fits the L1 cache."""
     size = 1 << bits
@@ -77,7 +77,7 @@ def _transform_in_l1(x: Any, offset: int, bits: int) -> None:
         half *= 2
 
 
-@njit
+@inner
 def bits_of_block(x: Any, bits: int) -> int:
     """The bits of a block in a transform of 2^bits numbers."""
     most = _L1_BITS if x.itemsize == 4 else _L1_BITS - 1
@@ -85,7 +85,7 @@ def bits_of_block(x: Any, bits: int) -> int:
     return bits if bits <= most else most - (most - bits) % MAX_RADIX_BITS
 
 
-@njit
+@inner
 def transform_block(
     x: Any, offset: int, block: int, block_bits: int, bits: int
 ) -> None:
@@ -100,7 +100,7 @@ def transform_block(
         joined += MAX_RADIX_BITS
 
 
-@njit
+@inner
 def transform(x: Any, offset: int, bits: int) -> None:
     """Transform of x[offset : offset + 2^bits] for any number of bits."""
     block_bits = bits_of_block(x, bits)

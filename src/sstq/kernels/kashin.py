@@ -24,7 +24,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from sstq.kernels import simd
 from sstq.kernels.api import LEAST_REDUCTION, LONGEST_STEP
@@ -42,6 +41,7 @@ from sstq.kernels.simd import (
     SUM_LANES,
     VECTOR_WIDTH,
     aligned,
+    inner,
 )
 
 _MASK_WORD = np.uint16 if VECTOR_WIDTH == 16 else np.uint8
@@ -57,7 +57,7 @@ _LEAST_LOW_BITS = 8
 MIN_FUSED_BITS = _LEAST_LOW_BITS + 2
 
 
-@njit
+@inner
 def _mask_words(columns: Any, size: int) -> Any:
     """The bits that are 1 at `columns`, in one unsigned word for each VECTOR_WIDTH of the `size` positions."""
     words = np.zeros(max(1, size >> VECTOR_BITS), _MASK_WORD)
@@ -66,7 +66,7 @@ def _mask_words(columns: Any, size: int) -> Any:
     return words
 
 
-@njit
+@inner
 def _step_block(
     a: Any, offset: int, t: Any, t_offset: int, split: Any, factors: Any, lanes: Any
 ) -> None:
@@ -91,7 +91,7 @@ def _step_block(
     _transform_low(a, offset, size, low_bits)
 
 
-@njit
+@inner
 def _transform_low(a: Any, offset: int, size: int, bits: int) -> None:
     """Transform of the lowest bits of a block of `size` floats; all of them if they are few."""
     if bits >= BASE_BITS:
@@ -100,7 +100,7 @@ def _transform_low(a: Any, offset: int, size: int, bits: int) -> None:
         transform(a, offset, bits)
 
 
-@njit
+@inner
 def _step_rows(a: Any, t: Any, split: Any, factors: Any, lanes: Any, sums: Any) -> None:
     """Row by row: all bits forward, one step, all bits backward; ‖a‖², ⟨a, s⟩ and ‖s‖² are added to sums."""
     _, block_bits, row_bits, row_count_bits, pitch = split
@@ -119,7 +119,7 @@ def _step_rows(a: Any, t: Any, split: Any, factors: Any, lanes: Any, sums: Any) 
         transform_bits(a, offset, row_size, block_bits, row_bits)
 
 
-@njit
+@inner
 def _project_rows(a: Any, split: Any, mask: Any, tile: Any) -> None:
     """Column by column: the bits that number the rows backward, mask, the same bits forward."""
     _, _, row_bits, row_count_bits, pitch = split
@@ -181,7 +181,7 @@ def _project_rows(a: Any, split: Any, mask: Any, tile: Any) -> None:
             )
 
 
-@njit
+@inner
 def _split_bits(bits: int) -> Any:
     """The index bits below the clipping pass, of a block, of a row and of the rows' numbers; and the pitch.
 
@@ -201,7 +201,7 @@ def _split_bits(bits: int) -> Any:
     )
 
 
-@njit
+@inner
 def _transform_row_numbers(a: Any, split: Any) -> None:
     """Butterflies for the bits that number the rows, in place."""
     _, _, row_bits, row_count_bits, pitch = split
@@ -214,7 +214,7 @@ def _transform_row_numbers(a: Any, split: Any) -> None:
         bit += bits
 
 
-@njit
+@inner
 def _solve(
     x: Any, frame: Any, mask: Any, schedule: Any, a: Any, t: Any, tile: Any, lanes: Any
 ) -> None:
@@ -253,7 +253,7 @@ def _solve(
         before[1] *= np.float64(scale)
 
 
-@njit
+@inner
 def _residual(x: Any, frame: Any, t: Any, doubles: Any) -> float:
     """Return ‖x − signs·gather(H t)/N‖₂, in double precision throughout; doubles, (N,), is working memory."""
     columns, signs, bits = frame

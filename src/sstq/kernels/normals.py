@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from sstq.kernels.simd import inner
+
 # the bits of 1.0; with others as its fraction, a number in [1, 2)
 _ONE = np.uint64(0x3FF0000000000000)
 _FRACTION = np.uint64(52)
@@ -61,7 +63,7 @@ def _cosine(a: Any) -> Any:
     return 1.0 + series * y
 
 
-@njit
+@inner
 def box_muller_row(radii: Any, angles: Any, cosines: Any, sines: Any) -> None:
     """Set cosines[i] and sines[i] to r·cos a and r·sin a, with r and a from one uint64 each.
 
@@ -101,7 +103,7 @@ def box_muller_rows(words: Any, numbers: Any) -> None:
         )
 
 
-@njit
+@inner
 def _products(x: Any, y: Any) -> Any:
     """Return ⟨x, x⟩ and ⟨x, y⟩, added in an order that does not depend on the processor."""
     squares = np.zeros(8)

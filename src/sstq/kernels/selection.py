@@ -13,7 +13,7 @@ from numba import njit
 
 from sstq.kernels.clipping import measure
 from sstq.kernels.hadamard import bits_of_block, transform_block
-from sstq.kernels.simd import aligned
+from sstq.kernels.simd import aligned, inner
 
 _MAGNITUDE = np.int32(0x7FFFFFFF)
 _ABOVE_ALL = 0x7F800001
@@ -24,7 +24,7 @@ _FEW = 32
 _GROUP = 64
 
 
-@njit
+@inner
 def _count_at_least(bits: Any, bar: Any) -> Any:
     # Narrow at every step: Numba computes with 64 bits otherwise, of which a vector holds half as many.
     count = np.int32(0)
@@ -33,7 +33,7 @@ def _count_at_least(bits: Any, bar: Any) -> Any:
     return count
 
 
-@njit
+@inner
 def _members(bits: Any, low: Any, high: Any, members: Any) -> Any:
     """Write the indices of the scores with low ≤ magnitude < high, ascending; return how many there are."""
     count: Any = 0
@@ -104,7 +104,7 @@ def last_inside(scores: Any, expected: float, inside: int, members: Any) -> Any:
     return -1
 
 
-@njit
+@inner
 def _place_of(scores: Any, last: int, wants_inside: bool, rank: int) -> int:
     """The rank-th index of those inside, or of those outside; `last` is that of `last_inside`."""
     bits = scores.view(np.int32)
@@ -129,7 +129,7 @@ def _place_of(scores: Any, last: int, wants_inside: bool, rank: int) -> int:
     return -1
 
 
-@njit
+@inner
 def _mix(
     x: Any,
     scale: float,
