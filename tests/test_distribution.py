@@ -16,7 +16,16 @@ from tests.installing import build_wheel
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("src", "tests", "benchmarks", "clients", "docs", "examples", "experiments")
-POLL = ("index.html", "poll.css", "poll.js", "charts.js", "icon.svg")
+POLL = (
+    "index.html",
+    "word.html",
+    "poll.css",
+    "poll.js",
+    "word.js",
+    "page.js",
+    "charts.js",
+    "icon.svg",
+)
 CLIENTS = [
     f"{language}/{name}"
     for language, names in FILES_OF_CLIENTS.items()

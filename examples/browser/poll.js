@@ -1,16 +1,15 @@
 // A poll whose answers never leave the page: each visitor sends one private message of a few bits.
 
 import { element, panel, percent, simulated, whole } from "./charts.js";
+import { ASKING, at, complain, during, recorded, setText, showRequest, tokenOf, widthOf } from "./page.js";
 import { Client, Ledger } from "./sstq.js";
 
 const CAMPAIGN = new URL("../demo-poll", document.baseURI).href;
 // Who runs the collector has a link with a token for batches: it is not sent with a request for the page.
-const VISITORS = new URLSearchParams(location.hash.slice(1)).get("visitors");
+const VISITORS = tokenOf("visitors");
 const ESTIMATE = new URL("../v1/campaigns/demo-poll/estimate", document.baseURI);
 // The most that this page lets a campaign ask for per message, and what a visitor may spend here in all: two messages.
 const MOST_EPSILON = 2, BUDGET = 4;
-// A visitor looks at the page meanwhile: give up soon.
-const PATIENCE_SECONDS = 30, REQUEST_SECONDS = 20;
 const POLL_SECONDS = 1, SIMULATED = 1000, NONE = "none of these";
 // What simulated visitors answer: the chances of the labels, or the mean and the spread of a number.
 const CHANCES = [
@@ -20,7 +19,6 @@ const CHANCES = [
   [0.05, 0.15, 0.2, 0.35, 0.25],
 ];
 
-const at = (id) => document.getElementById(id);
 const made = { people: 0, marks: new Map() }; // the simulated visitors of this tab: how many gave each answer
 const normals = Array.from({ length: 99 }, normal);
 let newest = null;
@@ -28,20 +26,6 @@ let newest = null;
 /** A normal number. */
 function normal() {
   return Math.sqrt(-2 * Math.log(1 - Math.random())) * Math.cos(2 * Math.PI * Math.random());
-}
-
-function setText(node, text) {
-  if (node.textContent !== text) node.textContent = text; // a screen reader would read it again
-}
-
-function showProblem(text) {
-  setText(at("problem"), text.charAt(0).toUpperCase() + text.slice(1));
-  at("problem").hidden = false;
-}
-
-function complain(error) {
-  console.warn(error);
-  showProblem(`${error.message}.`);
 }
 
 // The questions, as the campaign has them
@@ -87,19 +71,10 @@ function recordOf(form, questions) {
 
 /** Send one message and tell about the very request that the browser makes. */
 async function sendAndShow(client, record) {
-  const { mechanism } = client.campaign, message = mechanism.answer(record), ask = window.fetch;
-  let request;
-  window.fetch = (url, options) => {
-    if (options.method === "POST") request = { url: new URL(url), ...options };
-    return ask(url, options);
-  };
-  try {
-    await client.sendMessages([message]);
-    setText(at("thanks"), "Sent, thank you.");
-  } finally {
-    window.fetch = ask;
-    if (request) showSent(mechanism, record, message, request);
-  }
+  const { mechanism } = client.campaign, message = mechanism.answer(record);
+  const tell = (request) => showSent(mechanism, record, message, request);
+  await recorded(() => client.sendMessages([message]), tell);
+  setText(at("thanks"), "Sent, thank you.");
 }
 
 /** Whether the visitor wants to spend ε again. */
@@ -120,7 +95,7 @@ function asksAgain(spent, epsilon) {
 const binary = (value, bits) => value.toString(2).padStart(bits, "0");
 const bitsOf = ({ fields }, message) => fields.map(({ bits }, i) => binary(message[i], bits));
 
-function showSent(mechanism, record, message, { url, method, headers, body }) {
+function showSent(mechanism, record, message, request) {
   const texts = bitsOf(mechanism, message), [answer, question] = message, { questions } = mechanism;
   const cells = texts.flatMap((text, field) =>
     Array.from(text, (bit) => element("span", { className: `field${field}` }, bit)),
@@ -136,9 +111,7 @@ function showSent(mechanism, record, message, { url, method, headers, body }) {
     return element("div", {}, term, element("dd", {}, meaning[i]));
   });
   at("fields").replaceChildren(...facts);
-  const bytes = Array.from(body, (byte) => byte.toString(16).padStart(2, "0")).join(" ");
-  const head = [`${method} ${url.pathname}`, ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`)];
-  at("request").textContent = [...head, "", `${bytes}   (${body.length} bytes)`].join("\n");
+  showRequest(request);
   const { epsilon } = mechanism, odds = Math.exp(epsilon), sure = (100 * odds) / (1 + odds);
   const conclusions = [
     [
@@ -155,8 +128,6 @@ function showSent(mechanism, record, message, { url, method, headers, body }) {
   at("conclusions").replaceChildren(...conclusions.map((parts) => element("li", {}, ...[parts].flat())));
   const others = Array.from({ length: 12 }, () => bitsOf(mechanism, mechanism.answer(record)).join(" "));
   at("others").replaceChildren(...others.map((text) => element("li", {}, text)));
-  at("sent-none").hidden = true;
-  at("sent").hidden = false;
 }
 
 // The estimate
@@ -169,9 +140,6 @@ async function readEstimate(mechanism) {
   newest = { ...read, shown };
   showEstimate(mechanism);
 }
-
-/** As wide as there is room, so that text has its natural size on a phone. */
-const widthOf = (id) => Math.max(260, Math.round(at(id).clientWidth));
 
 function showEstimate({ questions, epsilon }) {
   const { count, questions: found } = newest;
@@ -232,11 +200,6 @@ function showWhatIf([{ name, labels }, ...others]) {
 
 // The page
 
-function setLook(look) {
-  document.documentElement.dataset.look = look;
-  at("look").textContent = look === "dark" ? "Light look" : "Dark look";
-}
-
 async function showBudget(ledger, epsilon) {
   const spent = await ledger.spent();
   const left = Math.floor((BUDGET - spent) / epsilon + 1e-9);
@@ -247,8 +210,7 @@ async function showBudget(ledger, epsilon) {
 
 async function start() {
   const ledger = await Ledger.open("demo-poll", { epsilon: BUDGET });
-  const onRetry = (error, seconds) => showProblem(`${error.message}. Next try in ${Math.ceil(seconds)} s.`);
-  const options = { mostEpsilon: MOST_EPSILON, patience: PATIENCE_SECONDS, timeout: REQUEST_SECONDS, onRetry };
+  const options = { mostEpsilon: MOST_EPSILON, ...ASKING };
   const client = await Client.open(CAMPAIGN, { ...options, ledger });
   // Other people, not this one's budget.
   const others = VISITORS && (await Client.open(CAMPAIGN, { ...options, token: VISITORS }));
@@ -272,29 +234,20 @@ async function start() {
   form.addEventListener("input", refresh);
   refresh();
 
-  /** Do something while its button is disabled, and say what went wrong. */
-  const during = async (button, work) => {
-    button.disabled = true;
-    at("problem").hidden = true;
-    try {
-      await work();
-      at("problem").hidden = true;
-    } catch (error) {
-      complain(error);
-    }
+  const doing = async (button, work) => {
+    await during(button, work);
     canPay = await showBudget(ledger, mechanism.epsilon);
-    button.disabled = false;
     refresh();
   };
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     setText(at("thanks"), "");
-    void during(at("send"), async () => {
+    void doing(at("send"), async () => {
       const spent = await ledger.spent();
       if (!spent || (await asksAgain(spent, mechanism.epsilon))) await sendAndShow(client, recordOf(form, questions));
     });
   });
-  at("simulate").addEventListener("click", () => void during(at("simulate"), () => addSimulated(others, questions)));
+  at("simulate").addEventListener("click", () => void doing(at("simulate"), () => addSimulated(others, questions)));
   at("simulate").disabled = !others;
   at("visitors").hidden = !others;
   for (;;) {
@@ -303,8 +256,4 @@ async function start() {
   }
 }
 
-setLook(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-at("look").addEventListener("click", () =>
-  setLook(document.documentElement.dataset.look === "dark" ? "light" : "dark"),
-);
 start().catch(complain);

@@ -1,8 +1,8 @@
 """The pages: the dashboard that an operator keeps open, and the poll of `sstq serve --demo`.
 
 The dashboard reads the same routes as any other client, has no build step and loads nothing from elsewhere. The poll is
-a survey that everybody may send to and read; its page is examples/browser together with the JavaScript client. Wheels
-contain a copy; a checkout has the files.
+a survey that everybody may send to and read, with a study of a word as its second tab; the pages are examples/browser
+together with the JavaScript client. Wheels contain a copy; a checkout has the files.
 """
 
 import re
@@ -18,11 +18,15 @@ from sstq.client.campaigns import NAME_PATTERN, Campaign
 from sstq.clients import client_folder
 from sstq.mechanisms.survey import Choice, MultiChoice, Number
 from sstq.mechanisms.survey.survey import Survey
+from sstq.service import studies
 from sstq.service.node import Collector
 from sstq.service.terms import OwnTerms
+from sstq.studies import Words
 
 POLL = "demo-poll"
 """The name of the campaign."""
+WORDS = "demo-words"
+"""The name of the study."""
 
 _QUESTIONS = {
     "How do you get to work?": Choice(
@@ -38,6 +42,9 @@ _QUESTIONS = {
 }
 _EPSILON = 2.0
 _VISITORS = 100_000
+_WORDS_EPSILON = 3.0
+_LONGEST_WORD = 9
+_DRINKERS = 10_000
 
 # The files of the page, in a wheel and in a checkout.
 _PACKED = Path(__file__).with_name("demo_page")
@@ -67,26 +74,36 @@ def dashboard_routes() -> list[BaseRoute]:
 
 
 def ensure_poll(collector: Collector) -> None:
-    """Create the campaign unless it exists."""
-    if POLL in collector.entries:
-        return
-    survey = Survey(_EPSILON, _QUESTIONS, people=_VISITORS)
-    campaign = Campaign(POLL, survey, senders="everybody", readers="public")
-    collector.save(campaign, OwnTerms(release_every=5))
+    """Create the campaign and the study unless they exist."""
+    own = OwnTerms(release_every=5)
+    if POLL not in collector.entries:
+        survey = Survey(_EPSILON, _QUESTIONS, people=_VISITORS)
+        campaign = Campaign(POLL, survey, senders="everybody", readers="public")
+        collector.save(campaign, own)
+    if WORDS not in collector.entries:
+        words = Words(_WORDS_EPSILON, _LONGEST_WORD)
+        terms = {"people": _DRINKERS, "readers": "public"}
+        studies.create(collector, WORDS, words, terms, own)
 
 
 def demo_link(collector: Collector) -> str:
-    """The path of the page for who runs the collector: its fragment has a token for batches of simulated visitors."""
-    return f"/demo/#visitors={collector.add_sender(collector.entries[POLL], _VISITORS)}"
+    """The path of the page for who runs the collector: its fragment has tokens for batches of simulated visitors."""
+    visitors, words = (
+        collector.add_sender(collector.entries[name], people)
+        for name, people in ((POLL, _VISITORS), (WORDS, _DRINKERS))
+    )
+    return f"/demo/#visitors={visitors}&words={words}"
 
 
 def demo_routes() -> list[BaseRoute]:
     """The routes of the page at /demo/ and its files."""
-    script = client_folder("js") / "sstq.js"
+    scripts = client_folder("js")
     folder = _PACKED if _PACKED.exists() else _CHECKOUT / "examples" / "browser"
 
-    async def client(_: Request) -> Response:
+    async def client(request: Request) -> Response:
+        script = scripts / Path(request.url.path).name
         return FileResponse(script, headers={"Cache-Control": "no-cache"})
 
-    own = [Route("/demo", RedirectResponse("demo/")), Route("/demo/sstq.js", client)]
-    return [*own, Mount("/demo", _Files(directory=folder, html=True))]
+    own = [Route(f"/demo/{name}", client) for name in ("sstq.js", "studies.js")]
+    page = Mount("/demo", _Files(directory=folder, html=True))
+    return [Route("/demo", RedirectResponse("demo/")), *own, page]

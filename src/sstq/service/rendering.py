@@ -43,7 +43,7 @@ def describe(
         "region": None,
         "groups": None,
         "questions": None,
-        "checks": None,
+        "checks": checks,
         "note": "",
     }
     if estimate is None:
@@ -58,7 +58,6 @@ def describe(
             "radius": region.radius,
             "half_width": region.half_width,
         },
-        "checks": checks,
         "note": estimate.note,
     }
     plain: dict[str, Any] = as_json(found | estimate.details(LEVEL))

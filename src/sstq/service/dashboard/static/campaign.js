@@ -11,8 +11,19 @@ const MOST_BARS = 60,
   MOST_SUMMED = 20;
 // Of a mechanism's JSON: what the certificate and the title say.
 const INTERNAL = ["format", "version", "mechanism", "seed", "alignment", "inside", "threshold"];
+export const ONLY_ADMINISTRATOR = "Only the administrator sees this page.";
 const FRAME_BIAS = /frame bias exceeds [^;]*; pass [^;]*(; )?/g;
-export const words = { open: "● open", scheduled: "◷ not open yet", closed: "■ closed" };
+export const words = {
+  open: "● open",
+  scheduled: "◷ not open yet",
+  closed: "■ closed",
+  waiting: "◷ waiting",
+  learning: "◷ learning",
+  ended: "■ ended",
+  failed: "✕ failed",
+  learned: "✓ learned",
+  dropped: "■ not used",
+};
 
 export class ShownCampaign {
   constructor(name) {
@@ -57,11 +68,19 @@ export class ShownCampaign {
       : null;
   }
 
-  build() {
+  // What a campaign and a study have in common.
+  show(kind, title) {
+    at("campaign").dataset.kind = kind;
     setText(at("name"), this.name);
+    setText(at("estimate-title"), title);
     document.title = `${this.name} · sstq collector`;
     at("csv").href = address(`${this.path}/estimate?format=csv`).href;
     at("csv").download = `${this.name}.csv`;
+    this.showMechanism();
+    at("campaign").hidden = false;
+  }
+
+  build() {
     const { questions } = this.document.mechanism;
     // A survey has no error as a whole: its questions have units of their own.
     at("error-section").hidden = Boolean(questions);
@@ -82,8 +101,7 @@ export class ShownCampaign {
     }
     this.errors = this.figure("error-figures", "Standard error against messages");
     this.hours = this.figure("arrivals-figures", "Messages per hour");
-    this.showMechanism();
-    at("campaign").hidden = false;
+    this.show("campaign", "Estimate");
   }
 
   remove() {
@@ -167,14 +185,18 @@ export class ShownCampaign {
 
   // What readers see, and when.
   forReaders({ status, released, release_every: every }) {
-    const { readers = "administrator" } = this.document;
-    if (readers === "administrator") return "Only the administrator sees this page.";
-    const who = readers === "public" ? "Everybody sees" : "Readers with the token see";
+    const who = this.whoReads();
+    if (!who) return ONLY_ADMINISTRATOR;
     const over = status === "closed";
     if (!released) return `${who} ${over ? "no estimate" : `an estimate as soon as ${count(every)} messages are counted`}.`;
     const more = count(Math.max(every, Math.ceil(released / 49))); // 2 % of all then
     const next = over ? "" : `, and the next one as soon as ${more} more are counted`;
     return `${who} the estimate from ${count(released)} messages${next}.`;
+  }
+
+  // The beginning of a sentence; empty if nobody but the administrator reads.
+  whoReads() {
+    return { public: "Everybody sees", token: "Readers with the token see" }[this.document.readers] ?? "";
   }
 
   showPrivacy(all) {
@@ -393,7 +415,7 @@ export class ShownCampaign {
 }
 
 // What the batches that arrived justify, never what was planned.
-function claim({ crowds }) {
+export function claim({ crowds }) {
   const each = crowds.map((crowd) => {
     const { people, delta, epsilon_if_half_fake: half, isolating_share: share } = crowd;
     const claimed = `${pair(crowd)} for ${count(people)} people`;

@@ -37,7 +37,7 @@ const whiskers = {
       chart.getDatasetMeta(index).data.forEach((bar, place) => {
         if (dataset.data[place] === null || !dataset.ends[place]) return;
         const [low, high] = dataset.ends[place].map((end) => values.getPixelForValue(end));
-        const [across, size] = lying ? [bar.y, bar.height] : [bar.x, bar.width];
+        const [across, size = 15] = lying ? [bar.y, bar.height] : [bar.x, bar.width];
         const cap = Math.min(5, size / 3);
         ctx.beginPath();
         line([low, across], [high, across]);
@@ -68,6 +68,26 @@ const median = {
     ctx.beginPath();
     ctx.moveTo(value, chartArea.top);
     ctx.lineTo(value, chartArea.bottom);
+    ctx.stroke();
+    ctx.restore();
+  },
+};
+
+// Lines at the places where a curve has changed.
+const marks = {
+  id: "marks",
+  beforeDatasetsDraw(chart) {
+    const { ctx, chartArea, scales } = chart;
+    ctx.save();
+    ctx.strokeStyle = colours().bars[1];
+    ctx.lineWidth = 2;
+    ctx.setLineDash([5, 4]);
+    ctx.beginPath();
+    for (const place of chart.options.marks ?? []) {
+      const x = scales.x.getPixelForValue(place);
+      ctx.moveTo(x, chartArea.top);
+      ctx.lineTo(x, chartArea.bottom);
+    }
     ctx.stroke();
     ctx.restore();
   },
@@ -179,7 +199,7 @@ export class Figure {
       this.chart.options = made;
       this.chart.update("none");
     } else {
-      this.chart = new Chart(this.canvas, { type, data, options: made, plugins: [whiskers, median] });
+      this.chart = new Chart(this.canvas, { type, data, options: made, plugins: [whiskers, median, marks] });
     }
   }
 
@@ -190,7 +210,7 @@ export class Figure {
 
   // series: [{label, values, errors or ends}], over the same names. Pale are bars that say nothing: those within their
   // error of zero or without an error, or the given ones.
-  bars(names, series, what, { pale = null, standing = false, band = null, limits = null } = {}) {
+  bars(names, series, what, { pale = null, standing = false, list = false, band = null, limits = null } = {}) {
     const { bars } = colours();
     const within = (value, error) => error === null || Math.abs(value) <= error;
     const around = ({ values, errors }) =>
@@ -214,7 +234,7 @@ export class Figure {
     const [plot, least, most] = [this.canvas.parentElement, Math.min(0, ...reached), Math.max(0, ...reached)];
     // Bars lie where names are long or the page is narrow, each with a line of its own.
     const narrow = plot.clientWidth < 600;
-    const lying = !standing && (narrow || Math.max(...names.map((name) => name.length)) > 4);
+    const lying = !standing && (list || narrow || Math.max(...names.map((name) => name.length)) > 4);
     plot.style.height = lying ? `${Math.max(8, 4 + 1.4 * names.length * Math.max(1, 0.6 * series.length))}rem` : "";
     const inside = limits ? { min: limits[0], ...(most > 0.9 * limits[1] ? { max: limits[1] } : {}) } : {};
     const value = scale(what, { suggestedMin: least, suggestedMax: most, ...inside });
@@ -305,6 +325,38 @@ export class Figure {
       ["Messages", "Measured", "Predicted"],
       places.map((place) => [count(place), number(known.get(place)), number(foretold.get(place))]),
     );
+  }
+
+  // A curve over periods: each by itself as a dot, the smoothed curve in its band, and lines where it has changed.
+  curve({ raw, value, low, high }, period, changed) {
+    const { bars, soft } = colours(), [colour] = bars, isOne = value.length === 1;
+    const names = value.map((_, place) => String(place + 1));
+    const line = { borderColor: colour, pointRadius: 0, pointHitRadius: 0, borderWidth: 0 };
+    const ends = isOne ? { ends: [[low[0], high[0]]], pointRadius: 5 } : { pointStyle: "line" };
+    const datasets = [
+      { ...line, label: "Smoothed", data: value, backgroundColor: colour, borderWidth: 2, ...ends },
+      { ...line, label: "Band of 95 %", data: high, backgroundColor: `${colour}33`, fill: "+1", pointStyle: "rect" },
+      { ...line, label: "", data: low, backgroundColor: "transparent" },
+      { ...line, label: `Each ${period} by itself`, data: raw, showLine: false, backgroundColor: soft, borderColor: soft, pointRadius: 2.5 },
+    ];
+    const label = ({ dataset, parsed }) => `${dataset.label}: ${number(parsed.y)}`;
+    const y = scale("", { ticks: { callback: number } });
+    const made = options(scale(period, { ticks: { maxRotation: 0, autoSkipPadding: 12 } }), y, true, label);
+    made.plugins.legend.labels = { color: colours().ink, usePointStyle: true, boxHeight: 8, filter: ({ text }) => text !== "" };
+    made.plugins.tooltip.filter = ({ dataset, parsed }) => dataset.label !== "" && parsed.y !== null;
+    made.marks = changed;
+    this.draw("line", { labels: names, datasets }, made);
+    const heads = [period[0].toUpperCase() + period.slice(1), "By itself", "Smoothed", "Low", "High"];
+    this.rows(heads, names.map((name, place) => [name, ...[raw, value, low, high].map((own) => number(own[place]))]));
+  }
+
+  // The table is all there is.
+  tabulate(heads, rows) {
+    const [plot, behind] = this.shown;
+    plot.hidden = true;
+    behind.open = true;
+    behind.firstChild.hidden = true;
+    this.rows(heads, rows);
   }
 
   arrivals(hours) {

@@ -3,6 +3,7 @@
 import { ShownCampaign, words } from "./campaign.js";
 import { Refused, address, ask, base, forgetToken, nameInAddress, read, token, useToken } from "./collector.js";
 import { at, count, element, setText } from "./page.js";
+import { ShownStudy } from "./study.js";
 
 const EVERY = 2000,
   EVERY_HIDDEN = 30000;
@@ -24,14 +25,15 @@ function showList(campaigns) {
   const found = campaigns.filter(({ name }) => name.includes(wanted));
   at("campaigns-missed").hidden = found.length > 0 || !campaigns.length;
   const links = new Map([...list.querySelectorAll("a")].map((link) => [link.dataset.name, link]));
-  const items = found.map(({ name, status, received }) => {
+  const items = found.map(({ name, status, received, study }) => {
+    const known = study?.state ?? status, [one, many] = study ? ["person", "people"] : ["message", "messages"];
     const link = links.get(name) ?? campaignLink(name);
     const [state, messages] = link.querySelectorAll("span");
     if (name === chosen) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
-    setText(state, words[status]);
-    state.className = `state ${status}`;
-    setText(messages, `${count(received)} ${received === 1 ? "message" : "messages"}`);
+    setText(state, words[known]);
+    state.className = `state ${known}`;
+    setText(messages, `${count(received)} ${received === 1 ? one : many}`);
     return link.parentElement;
   });
   // Only where it differs: replaced elements would lose the focus.
@@ -102,7 +104,7 @@ async function refresh() {
 
 async function show(status, campaigns) {
   if (shown?.name !== status.name || shown.text !== (await shown.written())) {
-    const next = new ShownCampaign(status.name);
+    const next = status.study ? new ShownStudy(status.name) : new ShownCampaign(status.name);
     await next.open();
     if (chosen !== next.name) return;
     shown?.remove();
@@ -179,7 +181,7 @@ const isDark = () => (localStorage.getItem(LOOK) ?? (systemDark.matches ? "dark"
 function applyLook() {
   document.documentElement.dataset.look = isDark() ? "dark" : "light";
   setText(at("theme-button"), isDark() ? "Light look" : "Dark look");
-  if (shown?.progress) shown.draw();
+  if (shown?.covered >= 0) shown.draw();
 }
 
 at("theme-button").addEventListener("click", () => {

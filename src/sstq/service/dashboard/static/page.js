@@ -15,6 +15,8 @@ export const number = (value) => {
     : Number(value.toPrecision(4)).toString().replace("-", "−");
 };
 
+export const percent = (share) => (share === null ? "–" : `${number(100 * share)} %`);
+
 export function element(name, properties = {}, ...children) {
   const made = Object.assign(document.createElement(name), properties);
   made.append(...children);

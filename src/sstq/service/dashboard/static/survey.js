@@ -1,10 +1,9 @@
 // The panels of a survey: bars with intervals for choices, a histogram with its median for numbers, means for the rest.
 
-import { count, number } from "./page.js";
+import { count, number, percent } from "./page.js";
 
 const MOST_BARS = 60;
 const SHARES = ["choice", "multichoice", "number", "count"];
-const percent = (share) => (share === null ? "–" : `${number(100 * share)} %`);
 const isKnown = ({ estimate }) => estimate.some((value) => value !== null);
 const within = (value, [low, high]) => Math.min(Math.max(value, low), high);
 
