@@ -2,13 +2,13 @@
 
 The proxies are Caddy and nginx with the files of deploy/, where they are installed. Honest clients and attackers have
 different addresses of the loopback interface, and the attackers share one. They are processes of low priority:
-elsewhere they would not take the server's cores. Every figure is beside one without attackers, taken in turns; what
-counts is the median of the ratios, and the best of the slowest answers of /health.
+elsewhere they would not take the server's cores. A turn measures with and without attackers, every other turn the other
+way round: neither a drift of the machine nor what an attack leaves behind always falls on the same side. What counts is
+the median of the turns. It takes ten minutes with both proxies.
 """
 
 import asyncio
 import json
-import math
 import multiprocessing
 import os
 import secrets
@@ -17,10 +17,10 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -28,7 +28,8 @@ import numpy as np
 import sstq
 from benchmarks.harness import FULL, Result, benchmark, memory_of
 
-SECONDS, TURNS = (15.0, 7) if FULL else (4.0, 7)
+SECONDS, TURNS = (8.0, 9) if FULL else (2.0, 7)
+BEGINNING = 1.5  # seconds from the start of an attack to its measurement, and from its end to the next one
 HONEST = [f"127.0.0.{number}" for number in range(20, 28)]  # a connection each
 PROBE = "127.0.0.3"
 ATTACKER = "127.0.0.9"
@@ -39,6 +40,16 @@ BATCH = 10_000
 Reader = asyncio.StreamReader
 Writer = asyncio.StreamWriter
 Where = tuple[str, str]  # a proxy's URL and the certificate to trust
+
+
+class Attack(NamedTuple):
+    """What so many tasks do again and again, with these arguments; what it may delay, if anything else."""
+
+    what: str
+    task: Callable[..., Coroutine[Any, Any, None]]
+    tasks: int
+    given: dict[str, Any]
+    delays_estimates: bool = False
 
 
 @benchmark
@@ -70,91 +81,92 @@ def abuse() -> Iterator[Result]:
 
 def _attacks(server: Any, proxy: str, where: Where) -> Iterator[Result]:
     small = sstq.FrameUnit(dim=16, epsilon=2.0)
+    server.create("small", small)
+    attacks = _prepared(server)
+    _honest(where, small, 1.0)
+    for attack in attacks:
+        what = f"{proxy}: {attack.what}"
+        ratios = []
+        health = []
+        memory = 0.0
+        for number in range(TURNS):
+            rates = {}
+            for attacked in (number % 2 == 0, number % 2 == 1):
+                with _attacking(where, attack) if attacked else nullcontext():
+                    time.sleep(BEGINNING)
+                    rates[attacked], slowest = _honest(where, small)
+                    if attacked:
+                        health.append(1000 * slowest)
+                        memory = max(memory, _resident_bytes(server.process.pid))
+            ratios.append(rates[True] / rates[False])
+        note = f"turns: {', '.join(f'{ratio:.2f}' for ratio in sorted(ratios))}"
+        note += f"; in the last one {rates[True]:,.0f} uploads per second"
+        ratio = statistics.median(ratios)
+        yield Result(f"{what}: uploads of others", ratio, "×", note, target=0.8)
+        slowest = statistics.median(health)
+        note = f"at most {max(health):.0f}"
+        what_health = f"{what}: slowest /health"
+        yield Result(what_health, slowest, "ms", note, target=100, at_most=True)
+        what_memory = f"{what}: memory of the collector"
+        mebibytes = memory / 2**20
+        yield Result(what_memory, mebibytes, "MiB", target=1024, at_most=True)
+        if attack.delays_estimates:
+            with _attacking(where, attack):
+                time.sleep(BEGINNING)
+                _honest(where, small)
+                delay = _delay(server)
+            what += ": until another campaign's estimate has a message"
+            yield Result(what, delay, "s", target=5, at_most=True)
+
+
+def _prepared(server: Any) -> list[Attack]:
+    """Create the campaigns that are attacked; returns the attacks."""
     large = sstq.FrameUnit(dim=LARGE, epsilon=4.0)
     dense = sstq.PrivUnit(dim=500, epsilon=3.0)  # 2,000 bytes per message
     slow = sstq.FrameUnit(dim=LARGE, epsilon=4.0, frames=2048)
     huge = sstq.FrameUnit(dim=HUGE, epsilon=4.0)
-    server.create("small", small)
     server.create("large", large, readers="public")
     server.create("huge", huge, readers="public")
     server.create("slow", slow)
     server.create("dense", dense)
     for name, mechanism in (("large", large), ("huge", huge), ("slow", slow)):
-        assert (
-            server.send(name, mechanism, _messages(mechanism, 2000), 2000).status_code
-            == 200
-        )
+        answer = server.send(name, mechanism, _messages(mechanism, 2000), 2000)
+        assert answer.status_code == 200
         server.wait(name, 2000)
-    attacks = {
-        f"8 readers of a CSV of {LARGE:,} rows": (_read, 8, {}),
-        "13 half-sent uploads of 20 MB, with a sender's token": (
+    half_sent = {
+        "token": server.sender("dense"),
+        "digest": dense.digest(),
+        "bits": dense.message_bits,
+    }
+    batches = {
+        "token": server.sender("slow", people=10**9),
+        "digest": slow.digest(),
+        "body": _messages(slow, BATCH),
+    }
+    return [
+        Attack(f"8 readers of a CSV of {LARGE:,} rows", _read, 8, {}),
+        Attack(
+            "13 half-sent uploads of 20 MB, with a sender's token",
             _half_send,
             13,
-            {
-                "token": server.sender("dense"),
-                "digest": dense.digest(),
-                "bits": dense.message_bits,
-            },
+            half_sent,
         ),
-        "2,100 silent connections": (_stay_silent, 2100, {}),
-        f"a sender of batches of {BATCH:,} to a campaign of 2,048 frames": (
+        Attack("2,100 silent connections", _stay_silent, 2100, {}),
+        Attack(
+            f"a sender of batches of {BATCH:,} to a campaign of 2,048 frames",
             _send_batches,
             1,
-            {
-                "token": server.sender("slow", people=10**9),
-                "digest": slow.digest(),
-                "body": _messages(slow, BATCH),
-            },
+            batches,
+            delays_estimates=True,
         ),
-        f"200 readers that do not read an estimate of {HUGE:,} dimensions": (
+        Attack(
+            f"200 readers that do not read an estimate of {HUGE:,} dimensions",
             _leave_unread,
             200,
             {},
         ),
-        "8 bodies of 4 MB without a token": (_post, 8, {}),
-    }
-    _honest(where, small, 1.0)
-    for what, (attack, tasks, given) in attacks.items():
-        # In turns, and the median of their ratios: a machine may be several times slower a minute later.
-        turns = []
-        health = covered = math.inf
-        memory = 0.0
-        for _ in range(TURNS):
-            before = _honest(where, small)[0]
-            with _attacking(where, attack, tasks, given):
-                time.sleep(2.0)  # they have begun
-                during, slowest, delay = _honest(where, small, server=server)
-                memory = max(memory, _resident_bytes(server.process.pid))
-            turns.append(during / before)
-            health = min(health, slowest)
-            covered = min(covered, delay)
-        what = f"{proxy}: {what}"
-        note = f"turns: {', '.join(f'{turn:.2f}' for turn in turns)}; in the last one {during:,.0f} uploads per second"
-        yield Result(
-            f"{what}: uploads of others",
-            statistics.median(turns),
-            "×",
-            note,
-            target=0.8,
-        )
-        yield Result(
-            f"{what}: slowest /health", 1000 * health, "ms", target=100, at_most=True
-        )
-        yield Result(
-            f"{what}: memory of the collector",
-            memory / 2**20,
-            "MiB",
-            target=1024,
-            at_most=True,
-        )
-        if "batches" in what:
-            yield Result(
-                f"{what}: until another campaign's estimate has a message",
-                covered,
-                "s",
-                target=5,
-                at_most=True,
-            )
+        Attack("8 bodies of 4 MB without a token", _post, 8, {}),
+    ]
 
 
 def _messages(mechanism: sstq.Mechanism, count: int) -> bytes:
@@ -164,12 +176,9 @@ def _messages(mechanism: sstq.Mechanism, count: int) -> bytes:
 
 
 def _honest(
-    where: Where,
-    mechanism: sstq.Mechanism,
-    seconds: float = SECONDS,
-    server: Any = None,
-) -> tuple[float, float, float]:
-    """Send single messages; returns uploads per second, the slowest /health, and the delay of an estimate, in s."""
+    where: Where, mechanism: sstq.Mechanism, seconds: float = SECONDS
+) -> tuple[float, float]:
+    """Send single messages; returns uploads per second and the slowest /health in seconds."""
     body = _messages(mechanism, 1)
     digest = mechanism.digest()
 
@@ -208,13 +217,14 @@ def _honest(
         return done, slowest
 
     done, slowest = asyncio.run(run())
-    covered = 0.0
-    if server is not None:
-        begun = time.monotonic()
-        wanted = server.status("small")["received"]
-        server.wait("small", wanted)
-        covered = time.monotonic() - begun
-    return done / seconds, slowest, covered
+    return done / seconds, slowest
+
+
+def _delay(server: Any) -> float:
+    """The seconds until the estimate of the small campaign has all messages that have been received."""
+    begun = time.monotonic()
+    server.wait("small", server.status("small")["received"])
+    return time.monotonic() - begun
 
 
 def _head(digest: str, count: int, token: str | None = None) -> dict[str, str]:
@@ -266,12 +276,12 @@ async def _ask(
 
 
 @contextmanager
-def _attacking(
-    where: Where, attack: Callable[..., Any], tasks: int, given: dict[str, Any]
-) -> Iterator[None]:
-    process = multiprocessing.get_context("spawn").Process(
-        target=_attack, args=(where, attack, tasks, given)
-    )
+def _attacking(where: Where, attack: Attack) -> Iterator[None]:
+    """Attack in another process while the block runs."""
+    # It forks from a process that has imported everything, so that an attack begins at once.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["benchmarks.abuse"])
+    process = context.Process(target=_attack, args=(where, attack))
     process.start()
     try:
         yield
@@ -280,22 +290,17 @@ def _attacking(
         process.join()
 
 
-def _attack(
-    where: Where,
-    attack: Callable[..., Coroutine[Any, Any, None]],
-    tasks: int,
-    given: dict[str, Any],
-) -> None:
+def _attack(where: Where, attack: Attack) -> None:
     os.nice(19)
 
     async def again() -> None:
         while True:
             with suppress(OSError, asyncio.IncompleteReadError):
-                await attack(where, **given)
+                await attack.task(where, **attack.given)
             await asyncio.sleep(0.01)
 
     async def run() -> None:
-        await asyncio.gather(*(again() for _ in range(tasks)))
+        await asyncio.gather(*(again() for _ in range(attack.tasks)))
 
     asyncio.run(run())
 
