@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sstq import kernels
-from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, run_in_chunks, thread_count
+from sstq.kernels.threads import MIN_ELEMENTS_PER_THREAD, run_in_chunks, thread_count
 from tests.patience import PATIENCE
 
 
@@ -32,7 +32,7 @@ def test_chunks_cover_every_row_once(rows, threads, monkeypatch):
     monkeypatch.setenv("SSTQ_THREADS", str(threads))
     seen = []
     run_in_chunks(
-        lambda chunk: seen.extend(range(rows)[chunk]), rows, MIN_ELEMENTS_A_THREAD
+        lambda chunk: seen.extend(range(rows)[chunk]), rows, MIN_ELEMENTS_PER_THREAD
     )
     assert sorted(seen) == list(range(rows))
 
@@ -52,7 +52,7 @@ def test_an_error_is_raised_when_what_has_begun_has_ended(monkeypatch):
         finished.append(chunk)
 
     with pytest.raises(IndexError, match="first"):
-        run_in_chunks(fail_in_the_first_chunk, 100, MIN_ELEMENTS_A_THREAD)
+        run_in_chunks(fail_in_the_first_chunk, 100, MIN_ELEMENTS_PER_THREAD)
     assert slice(25, 43) in finished
 
 
@@ -62,8 +62,8 @@ def test_small_work_looks_up_neither_cores_nor_environment(monkeypatch):
 
     monkeypatch.setattr("sstq.kernels.threads.thread_count", refuse)
     done = []
-    run_in_chunks(done.append, 100, MIN_ELEMENTS_A_THREAD // 100)
-    run_in_chunks(done.append, 1, 10 * MIN_ELEMENTS_A_THREAD)
+    run_in_chunks(done.append, 100, MIN_ELEMENTS_PER_THREAD // 100)
+    run_in_chunks(done.append, 1, 10 * MIN_ELEMENTS_PER_THREAD)
     assert done == [slice(0, 100), slice(0, 1)]
 
 

@@ -67,7 +67,7 @@ def test_packing_is_the_specification(data):
 )
 @pytest.mark.parametrize("count", [16, 17, 100])
 def test_blocks_join_without_a_seam(widths, count, monkeypatch, seed):
-    monkeypatch.setattr("sstq.messages.layouts._NUMBERS_A_BLOCK", 16)
+    monkeypatch.setattr("sstq.messages.layouts._NUMBERS_PER_BLOCK", 16)
     layout = Layout(tuple(Field(f"f{i}", 1 << bits) for i, bits in enumerate(widths)))
     rng = np.random.default_rng(seed)
     columns = tuple(
@@ -81,7 +81,7 @@ def test_blocks_join_without_a_seam(widths, count, monkeypatch, seed):
 
 
 def test_a_bad_message_of_a_later_block_is_named_by_its_number(monkeypatch):
-    monkeypatch.setattr("sstq.messages.layouts._NUMBERS_A_BLOCK", 16)
+    monkeypatch.setattr("sstq.messages.layouts._NUMBERS_PER_BLOCK", 16)
     codes = np.zeros(50, np.uint8)
     codes[41] = 7
     raw = Layout((Field("code", 8),)).pack((codes,))

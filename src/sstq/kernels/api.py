@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sstq.array_types import Bools, Floats, Floats32, Ints, Words
 from sstq.kernels.compiling import compiled
-from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, row_chunks, run_in_chunks
+from sstq.kernels.threads import MIN_ELEMENTS_PER_THREAD, row_chunks, run_in_chunks
 
 LONGEST_STEP = 16.0
 """The longest adaptive step of `kashin_pick`. Only inputs that no number of steps would represent ask for more."""
@@ -26,7 +26,7 @@ LIMB_BITS = 30
 # The time of one normal number, in numbers of a transform.
 _COST_OF_A_NORMAL = 6
 # Messages are added in blocks of about 32,000, which stay in the cache.
-_BLOCK_OF_A_MESSAGE = 64
+_COST_OF_A_MESSAGE = 64
 
 _kernels: dict[tuple[str, np.dtype[Any]], Any] = {}
 
@@ -116,7 +116,7 @@ def _run_rows(
     """Call a kernel with parts of the arrays `by_row`, which cover their rows, in several threads if that is faster."""
     kernel = _kernel(name, *by_row, *shared)
     # slicing takes as long as a small transform
-    if len(by_row[0]) * elements_per_row < MIN_ELEMENTS_A_THREAD:
+    if len(by_row[0]) * elements_per_row < MIN_ELEMENTS_PER_THREAD:
         kernel(*by_row, *shared)
         return
     run_in_chunks(
@@ -344,7 +344,7 @@ def accumulate(
     _check_range("index", index, len(state))
     _check_range("code", code, len(table))
     increments = np.insert(table, 0, 1, axis=1)
-    for part in row_chunks(len(index), _BLOCK_OF_A_MESSAGE):
+    for part in row_chunks(len(index), _COST_OF_A_MESSAGE):
         messages = index[part].astype(np.uint32), code[part].astype(np.uint32)
         _kernel("sums.add_messages", state, *messages, increments)(
             state, *messages, increments

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 # Below this many elements, a tenth of a millisecond of a transform, a thread costs more than it saves.
-MIN_ELEMENTS_A_THREAD = 1 << 18
+MIN_ELEMENTS_PER_THREAD = 1 << 18
 # So that memory does not grow with the number of rows.
 _NUMBERS_AT_A_TIME = 1 << 21
 
@@ -40,7 +40,7 @@ def run_in_chunks(
 
     If a call raises, the error is raised here when all calls that have begun have ended.
     """
-    worthwhile = rows * elements_per_row // MIN_ELEMENTS_A_THREAD
+    worthwhile = rows * elements_per_row // MIN_ELEMENTS_PER_THREAD
     # Asked last: looking up the cores and the environment takes longer than a small transform.
     threads = (
         1 if rows <= 1 or worthwhile <= 1 else min(rows, worthwhile, thread_count())
@@ -68,7 +68,7 @@ def _shrinking_chunks(
     Long ones first, so that there are few; short ones last, so that no thread waits long for a slower one.
     """
     start = 0
-    least = -(-MIN_ELEMENTS_A_THREAD // elements_per_row)
+    least = -(-MIN_ELEMENTS_PER_THREAD // elements_per_row)
     while start < rows:
         stop = min(rows, start + max(least, (rows - start) // (2 * threads)))
         yield slice(start, stop)

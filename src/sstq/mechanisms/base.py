@@ -396,11 +396,11 @@ class Mechanism(Agreement):
         return self.draw.privacy_loss()
 
     def largest_honest_mean(self) -> float:
-        """H, the largest norm of an honest client's expected estimate; clip if that is unbiased."""
+        """The largest norm of an honest client's expected estimate; clip if that is unbiased."""
         return self.clip if self.unbiased else self.largest_biased_mean()
 
     def largest_biased_mean(self) -> float:
-        """H of a mechanism that is not unbiased."""
+        """The largest norm of an honest mean where estimates are biased."""
         return self.largest_message()
 
     def unbiased_error(self, rows: Rows, power: float) -> tuple[Floats, Floats]:

@@ -328,7 +328,7 @@ class SSTQ(KashinMechanism):
             )
 
     def largest_message(self) -> float:
-        """Attained, up to rounding."""
+        """The norm of the longest row with the largest value, which is attained up to rounding."""
         largest = float(np.max(np.abs(self.decoding_values[self.channel.used])))
         return self.dim * self.bound * largest * self.frame.longest_row()
 

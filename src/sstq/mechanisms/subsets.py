@@ -92,7 +92,7 @@ def rates_of(own: float, points: int, width: int) -> HitRates:
 
 
 class HitLaw(NamedTuple):
-    """How often a message holds a category, the own one with another, and two other ones."""
+    """How often a message holds a category, the person's one with another, and two other ones."""
 
     rates: HitRates
     own_pair: float

@@ -21,7 +21,7 @@ Column = NDArray[Any]
 _Lane = tuple[Words, int, int, int, tuple[int, int]]
 
 # Messages are packed in blocks that stay in the cache.
-_NUMBERS_A_BLOCK = 1 << 17
+_NUMBERS_PER_BLOCK = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class Layout:
     def _blocks(self, count: int) -> list[slice]:
         """Slices over the messages, all but the last with a multiple of eight, so that they end on whole bytes."""
         numbers = sum(field.count for field in self.fields)
-        size = max(8, _NUMBERS_A_BLOCK // numbers // 8 * 8)
+        size = max(8, _NUMBERS_PER_BLOCK // numbers // 8 * 8)
         return [
             slice(start, min(start + size, count)) for start in range(0, count, size)
         ]

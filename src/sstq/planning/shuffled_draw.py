@@ -3,8 +3,8 @@
 The draw that is best for a local ε is not the best one after shuffling. For m messages from a two-level draw with a
 share κ of the candidates inside, the accounting says how large the ε₀ of each may be: the fewer are inside, the larger
 (`sstq.accounting.two_level_local_epsilon`). So κ is searched for. In many dimensions, with B blocks of rows, f = κ·B
-the share of the signed rows of the own block that are inside and z their normal quantile, a message has the variance
-d/a² with
+the share of the signed rows of the person's block that are inside and z their normal quantile, a message has the
+variance d/a² with
 
     a = (e^ε₀ − 1)·κ/(κ·e^ε₀ + 1 − κ)·φ(z)/f.
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from sstq import kernels
 from sstq.array_types import Floats, Words
-from sstq.kernels.threads import MIN_ELEMENTS_A_THREAD, run_in_chunks
+from sstq.kernels.threads import MIN_ELEMENTS_PER_THREAD, run_in_chunks
 
 RngLike = int | np.random.Generator | None
 
@@ -53,7 +53,7 @@ class SecureBits:
                 ]
                 part[:] = np.frombuffer(os.urandom(8 * len(part)), dtype=np.uint64)
 
-        run_in_chunks(fill, -(-count // _WORDS_PER_REQUEST), MIN_ELEMENTS_A_THREAD)
+        run_in_chunks(fill, -(-count // _WORDS_PER_REQUEST), MIN_ELEMENTS_PER_THREAD)
         return drawn
 
 

@@ -171,7 +171,7 @@ class Law:
         return sum(members for members, _ in self._runs(case))
 
     def boxes(self, case: int, places: Iterable[int]) -> list[Box]:
-        """The cells at the given places of a case: the own token, its side or those inside first; codes in order."""
+        """The cells at the given places of a case: the token itself, its side or those inside first; codes in order."""
         runs = self._runs(case)
         two_level = self.kind == "two-level"
         firsts = [0, *accumulate(members for members, _ in runs)]

@@ -68,22 +68,22 @@ def _message(law: HitLaw, categories: Ints, answered: float, share: Floats) -> _
     """What a message holds of the first j categories, plus F if it holds that of no answer; over all people."""
     first = np.zeros(len(share))
     second = np.zeros(len(share))
-    for among, own_none, weight in (
+    for among, is_none, weight in (
         (True, False, answered * share),
         (False, False, answered * (1 - share)),
         (False, True, 1 - answered),
     ):
         others = categories - among
-        held = others * law.rates.other + among * law.rates.own
-        none = law.rates.own if own_none else law.rates.other
+        hits = others * law.rates.other + among * law.rates.own
+        none = law.rates.own if is_none else law.rates.other
         # Pairs of two of the j categories, and of one of them and no answer.
         pairs = others * (others - 1) * law.pair + 2 * among * others * law.own_pair
         crossed = (
-            others * (law.own_pair if own_none else law.pair) + among * law.own_pair
+            others * (law.own_pair if is_none else law.pair) + among * law.own_pair
         )
-        first = first + weight * (held + share * none)
+        first = first + weight * (hits + share * none)
         second = second + weight * (
-            held + pairs + 2 * share * crossed + share**2 * none
+            hits + pairs + 2 * share * crossed + share**2 * none
         )
     return _Moments(first, second)
 

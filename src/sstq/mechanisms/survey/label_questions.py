@@ -168,8 +168,8 @@ class MultiChoice(_Labelled):
         ]
         return [str(label) for label in plain if label not in self.numbers]
 
-    def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:
-        return held[name] if items > 1 else held[name] - 0.5
+    def _records(self, columns: Mapping[str, Rows], name: str, items: int) -> Rows:
+        return columns[name] if items > 1 else columns[name] - 0.5
 
     def _result(
         self,

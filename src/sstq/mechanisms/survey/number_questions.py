@@ -145,8 +145,8 @@ class Number(Ranged):
         """The ends, the middle, and no answer."""
         return [self.low, self.high, self.middle, None]
 
-    def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002
-        values = held[name]
+    def _records(self, columns: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002
+        values = columns[name]
         with np.errstate(invalid="ignore"):
             place = np.floor((values - self.low) / (self.high - self.low) * self.bins)
         return np.where(np.isnan(values), self.bins, np.minimum(place, self.bins - 1))
@@ -193,8 +193,8 @@ class Count(Ranged):
             raise TypeError("whole numbers")
         return number
 
-    def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002
-        return np.where(np.isnan(held[name]), self.most + 1, held[name])
+    def _records(self, columns: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002
+        return np.where(np.isnan(columns[name]), self.most + 1, columns[name])
 
 
 @dataclass(frozen=True)
@@ -237,9 +237,9 @@ class Mean(Question):
         variance = min(hit, 2 - hit) / (2 * rates.gap) ** 2
         return Precision(variance, variance, _USEFUL_MEAN)
 
-    def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002
+    def _records(self, columns: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002
         """The chances of the categories."""
-        place = (held[self.value] - self.measured.low) / (
+        place = (columns[self.value] - self.measured.low) / (
             self.measured.high - self.measured.low
         )
         none = np.isnan(place)

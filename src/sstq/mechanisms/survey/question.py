@@ -52,7 +52,7 @@ class Question(ABC):
         """The mechanisms that can answer the question."""
 
     @abstractmethod
-    def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:
+    def _records(self, columns: Mapping[str, Rows], name: str, items: int) -> Rows:
         """What the mechanism encodes, from the records of all columns; one of `items` items is drawn."""
 
     def _drawn(self, records: Rows, words: Words) -> Rows:  # noqa: ARG002 (chances need the words)
@@ -89,8 +89,8 @@ class Question(ABC):
 class ColumnQuestion(Question, Column):
     """A question that has a column."""
 
-    def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002 (marks need the items)
-        return held[name]
+    def _records(self, columns: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002 (marks need the items)
+        return columns[name]
 
 
 class MeasuredQuestion(ColumnQuestion):

@@ -68,21 +68,23 @@ class Part:
         """How often one of its items is drawn."""
         return self.share / self.items
 
-    def records(self, held: Mapping[str, Rows]) -> list[Rows]:
+    def records(self, columns: Mapping[str, Rows]) -> list[Rows]:
         """What the mechanism encodes of each item, from the records of all columns."""
-        records = self.question._records(held, self.name, self.items)
+        records = self.question._records(columns, self.name, self.items)
         return [records] if self.items == 1 else np.split(records, self.items, axis=1)
 
-    def encode(self, held: Mapping[str, Rows], words: Words, item_words: Any) -> Ints:
+    def encode(
+        self, columns: Mapping[str, Rows], words: Words, item_words: Any
+    ) -> Ints:
         """The answers of some people."""
         item = streams.multiply_shift(item_words, self.items)
-        records = np.stack(self.records(held))[item, np.arange(len(item))]
+        records = np.stack(self.records(columns))[item, np.arange(len(item))]
         records = self.question._drawn(records, item_words)
         batch = Batch(records, words[:, : self.mechanism.words_each], None)
-        columns = (
+        answer = (
             column.astype(np.int64) for column in self.mechanism.encode_batch(batch)
         )
-        return np.ravel_multi_index((item, *columns), self.shape)
+        return np.ravel_multi_index((item, *answer), self.shape)
 
     def messages(self, answers: Ints, simulated: bool) -> tuple[Ints, Messages]:
         """The items and messages of answers; ValueError for what is never sent."""

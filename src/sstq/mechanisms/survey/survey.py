@@ -44,8 +44,8 @@ from sstq.randomness.secret import channel_words
 from sstq.scalar.laws import EitherLaw, Law
 
 _MOST_BITS = 62
-# Where the question and the item are in a message's secret words; those before are the mechanism's own.
-_OWN_WORDS = 4
+# Where the question and the item are in a message's secret words; those before are for the question's mechanism.
+_INNER_WORDS = 4
 _DRAW_TOLERANCE = 1e-6
 
 
@@ -183,7 +183,7 @@ class Survey(Mechanism):
     name = "survey"
     exact = True
     solved_class = SurveySolved
-    words_each = _OWN_WORDS + 2
+    words_each = _INNER_WORDS + 2
 
     solved: SurveySolved
     questions: dict[str, Question]
@@ -355,7 +355,7 @@ class Survey(Mechanism):
 
     def encode_batch(self, batch: Batch) -> Columns:
         """Encode checked rows."""
-        question = self._question(batch.words[:, _OWN_WORDS])
+        question = self._question(batch.words[:, _INNER_WORDS])
         answers = np.zeros(len(batch.rows), dtype=np.int64)
         for place, part in enumerate(self.parts):
             who = np.flatnonzero(question == place)
@@ -364,7 +364,7 @@ class Survey(Mechanism):
                 answers[who] = part.encode(
                     self.input.by_column(batch.rows[who]),
                     words,
-                    words[:, _OWN_WORDS + 1],
+                    words[:, _INNER_WORDS + 1],
                 )
         return (answers, question) if len(self.parts) > 1 else (answers,)
 
@@ -385,21 +385,21 @@ class Survey(Mechanism):
             part.messages(given, messages.simulated)
 
     def _estimated(self, rows: Rows) -> Rows:
-        held = self.input.by_column(rows)
+        columns = self.input.by_column(rows)
         truths = [
             part.question._estimated(part.mechanism, records)
             for part in self.parts
-            for records in part.records(held)
+            for records in part.records(columns)
         ]
         return np.concatenate(truths, axis=1)
 
     def row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """The mean and the variance of the estimate of each row."""
-        held = self.input.by_column(rows)
+        columns = self.input.by_column(rows)
         means = []
         total = np.zeros(len(rows))
         for part in self.parts:
-            for records in part.records(held):
+            for records in part.records(columns):
                 mean, variance = part.question.row_error(part.mechanism, records)
                 means.append(mean)
                 total += (
@@ -417,7 +417,7 @@ class Survey(Mechanism):
         return max(part.mechanism.largest_message() / part.often for part in self.parts)
 
     def largest_biased_mean(self) -> float:
-        """H."""
+        """The norm of the largest honest means of all questions, side by side."""
         return math.sqrt(
             sum(
                 part.items * part.mechanism.largest_honest_mean() ** 2

@@ -178,10 +178,10 @@ class By(Question):
             beyond - limit
         )
 
-    def _records(self, held: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002
+    def _records(self, columns: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002
         """The group and the vector; no answer with zero if either is missing."""
-        group = held[self.group]
-        values = held[self.value] - self.measured.middle
+        group = columns[self.group]
+        values = columns[self.value] - self.measured.middle
         none = np.isnan(values).any(axis=1, keepdims=True) | (
             group == len(self.choice.labels)
         )
