@@ -79,7 +79,7 @@ def test_behind_a_shuffler_people_count_and_not_their_messages():
     model.question(100)
     answers = model.asked.encode_each(people(60))
     assert len(answers) == 120
-    with pytest.raises(ValueError, match="must be those of 100 people.*got 60"):
+    with pytest.raises(ValueError, match=r"must be those of 100 people.*got 60"):
         model.learn(answers)
 
 
