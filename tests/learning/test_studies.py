@@ -72,6 +72,27 @@ def test_the_contract(make, seed):
     )
 
 
+def test_who_chose_the_form_does_not_predict_its_accuracy(seed):
+    """Those who choose say that every form is right, those who check say that the chosen one is wrong."""
+    rng = np.random.default_rng(seed)
+    model = PrivateClassifier(6.0, public=PUBLIC, classes=[0, 1])
+
+    def told(outcome):
+        model.question(1000)
+        mechanism = model.asked.mechanism
+        model.learn(mechanism.encode(np.full(1000, outcome % mechanism.categories)))
+
+    while model.cohorts_left[0] != "check":
+        model.question(1000)
+        model.learn(model.asked.encode_each(people(1000), rng))
+    told(-1)
+    assert model.cohorts_left[0] == "accuracy"
+    told(0)
+    # Standard errors are below 0.01 with 1,000 people at ε = 6: fails falsely once in 1e20.
+    assert min(model.report_.accuracies.values()) > 0.9
+    assert model.report_.predicted_accuracy < 0.1
+
+
 def test_behind_a_shuffler_people_count_and_not_their_messages():
     model = PrivateClassifier(
         1.0, public=PUBLIC, classes=[0, 1], trust="shuffler", messages=2
