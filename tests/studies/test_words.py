@@ -6,7 +6,7 @@ import pytest
 from scipy.special import bdtrc
 
 import sstq
-from sstq.studies import Question, Study, Words, WordsResult, answer
+from sstq.studies import Question, Range, Study, Words, WordsResult, answer
 from sstq.studies.spelling import LETTERS, Spelling
 from sstq.testing import check_study
 
@@ -316,6 +316,30 @@ def test_the_order_of_calls():
     with pytest.raises(ValueError, match="all cohorts have answered"):
         study.question(10)
     assert study.result.words == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"version": 2}, "must be of format 'sstq-study', version 1"),
+        ({"format": "study"}, "must be of format 'sstq-study', version 1"),
+        ({"note": 1}, "the JSON must be as `to_json` writes it"),
+        ({"kind": "letters"}, "letters"),
+        ({"study": "tea"}, "study must be 32 hexadecimal digits"),
+        ({"people": 10.0}, "people must be an integer, got 10.0"),
+        ({"learned": None}, "the JSON is not a study"),
+    ],
+)
+def test_only_its_own_json_is_a_study(changes, problem):
+    study = Words(1.0, longest=5)
+    study.question(10)
+    study.learn(study.asked.encode(["tea"] * 10))
+    text = study.to_json()
+    assert Study.from_json(text).to_json() == text
+    with pytest.raises(ValueError, match=problem):
+        Study.from_json(json.dumps(json.loads(text) | changes))
+    with pytest.raises(ValueError, match="the study must be a Range, got Words"):
+        Range.from_json(text)
 
 
 def test_what_is_no_json_is_not_learned():

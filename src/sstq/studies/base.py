@@ -22,7 +22,7 @@ from sstq.checks import check_argument
 from sstq.files.strict_json import read_json
 from sstq.messages.batch import Messages
 from sstq.studies.kinds import Kinds
-from sstq.studies.questions import Document, require
+from sstq.studies.questions import Document, check_identifier, require
 
 FORMAT = "sstq-study"
 VERSION = 1
@@ -318,6 +318,7 @@ class Study(ABC):
         )
         try:
             study = kind(**kind.options_from_dict(data["options"]))
+            check_identifier(data["study"])
             study._state.identifier = data["study"]
             for facts in data["learned"]:
                 study._keep(facts)
@@ -325,6 +326,10 @@ class Study(ABC):
                 None if data["asked"] is None else Document.from_dict(data["asked"])
             )
             study._state.people = data["people"]
+            require(
+                type(data["people"]) is int,
+                f"people must be an integer, got {data['people']!r}",
+            )
             require(
                 json.loads(study.to_json()) == data,
                 "the JSON must be as `to_json` writes it",
