@@ -20,6 +20,8 @@ from sstq.learning import PrivateClassifier
 from sstq.planning import plan
 
 RECORD = Path(__file__).parents[1] / "experiments" / "learn" / "chance.csv"
+PREDICTIONS = RECORD.with_name("predictions.csv")
+"""The record of more splits of eight tables, with 1,500, 4,000 and 7,000 people where there are so many."""
 TABLES = [
     "magic",
     "marketing",

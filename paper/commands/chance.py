@@ -14,6 +14,14 @@ def chance(
     table: Annotated[
         list[str] | None, typer.Option(help="Only this table; repeatable.")
     ] = None,
+    people: Annotated[
+        list[int] | None,
+        typer.Option(
+            min=100,
+            help="Only so many people; repeatable.",
+            show_default="1000 to 30000",
+        ),
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="The number of splits.")] = 2,
     output: OutputOption = Path("learn"),
 ) -> None:
@@ -32,7 +40,7 @@ def chance(
     from sstq.files.atomic import write_csv
 
     names = [check_option("table", name, tuple(TABLES)) for name in table or TABLES]
-    rows = list(measure_all(names, PEOPLE, seeds))
+    rows = list(measure_all(names, people or PEOPLE, seeds))
     output.mkdir(parents=True, exist_ok=True)
     write_csv(output / "chance.csv", list(rows[0]), rows)
     shares = {

@@ -13,10 +13,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sstq.accounting import shuffled_epsilon
-from sstq.accounting.bounds import furthest
 from sstq.checks import check_argument, check_number, check_option
-from sstq.learning.cohorts import CohortEstimator, generator_of
+from sstq.learning.cohorts import CohortEstimator
 from sstq.learning.directions import (
     Basis,
     Weighted,
@@ -35,6 +33,8 @@ from sstq.learning.features import (
     FeatureMap,
     Floats,
     apply_features,
+    features_from_dict,
+    features_to_dict,
     listed_ranges,
     scaled_columns,
     unit_rows,
@@ -53,6 +53,8 @@ from sstq.mechanisms import FrameUnit, Frequencies, GroupUnit
 from sstq.mechanisms.groupunit.group_estimates import GroupEstimate
 from sstq.planning import shuffled_mechanism
 from sstq.studies import StudyPlan, register_study
+from sstq.studies.questions import require
+from sstq.studies.shuffled import shuffled_frequencies
 
 # The shares of people in the cohort for the centre, if there are no public examples, and in the pilot cohort.
 _CENTRE_PEOPLE = 0.15
@@ -65,9 +67,6 @@ _USUAL_DIRECTIONS = 32
 _SHRINKAGE_DECAY = 0.5
 # A plan with a larger error of the predicted accuracy says that it cannot work.
 _MOST_ERROR = 0.25
-# The largest ε of a message, and the relative precision of the one that a shuffler allows.
-_MOST_EPSILON = 20.0
-_PRECISION = 1e-5
 
 
 @register_study
@@ -148,7 +147,6 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         """
         X, y = validate_data(self, X, y, allow_nd=True, dtype="numeric")
         check_classification_targets(y)
-        rng = generator_of(self.random_state)
         self._begin(np.unique(y), np.shape(X)[-1])
         unknown = np.flatnonzero(~np.isin(y, self.classes_))
         if len(unknown):
@@ -156,10 +154,7 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"y must be among the classes {self.classes_.tolist()}, {got}"
             )
-        sizes = self.cohort_sizes(len(X))
-        mapped = apply_features(self._map, X)
-        self._width = mapped.shape[1]
-        self._teach(mapped, y, rng, sizes)
+        self._teach(X, y, self.cohort_sizes(len(X)))
         return self
 
     def _begin(
@@ -214,6 +209,21 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         self._map = self.features
 
     @property
+    def _told(self) -> dict[str, Any]:
+        described = features_to_dict(self.features)
+        require(
+            described is not None or self.features is None,
+            f"features must be a built-in map in a study that is saved, got {self.features!r}",
+        )
+        classes = self.classes_.tolist()
+        return super()._told | {"features": described, "classes": classes}
+
+    @classmethod
+    def options_from_dict(cls, options: dict[str, Any]) -> dict[str, Any]:
+        """Return the parameters."""
+        return options | {"features": features_from_dict(options["features"])}
+
+    @property
     def _cohorts(self) -> dict[str, float]:
         shares = {} if self.public is not None else {"centre": _CENTRE_PEOPLE}
         judges = (
@@ -250,7 +260,7 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
 
     def _question(self, cohort: str, people: int, seed: int) -> Question:
         if cohort == "centre":
-            width = getattr(self._map, "width", None) or getattr(self, "_width", None)
+            width = getattr(self._map, "width", self._width)
             if width is None:
                 raise ValueError(
                     "pass public=examples: without them the feature map must tell its number of features, width"
@@ -331,15 +341,8 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         """The mechanism of one of some outcomes: behind a shuffler that of the largest local ε."""
         if self.trust == "local":
             return Frequencies(categories, self.epsilon)
-
-        def asked(local: float) -> Frequencies:
-            return Frequencies(categories, local, messages=self.messages)
-
-        def private(local: float) -> bool:
-            return shuffled_epsilon(asked(local), people, self.delta) <= self.epsilon
-
-        return asked(
-            furthest(private, self.epsilon / self.messages, _MOST_EPSILON, _PRECISION)
+        return shuffled_frequencies(
+            categories, self.epsilon, self.delta, people, self.messages
         )
 
     def _noise(self, mechanism: GroupUnit, people: int) -> float:
@@ -491,8 +494,5 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         if X is None:
             return known
         true = float(self.score(X, y))
-        return replace(
-            known,
-            true_accuracy=true,
-            true_stderr=math.sqrt(true * (1 - true) / len(np.asarray(y))),
-        )
+        error = math.sqrt(true * (1 - true) / len(np.asarray(y)))
+        return replace(known, true_accuracy=true, true_stderr=error)

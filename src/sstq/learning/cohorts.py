@@ -13,12 +13,7 @@ from sklearn.utils.validation import validate_data
 
 from sstq.aggregation import Aggregator, Estimate
 from sstq.inputs.plain_numbers import plain_numbers
-from sstq.learning.features import (
-    FeatureMap,
-    Floats,
-    features_from_dict,
-    features_to_dict,
-)
+from sstq.learning.features import FeatureMap, Floats, apply_features
 from sstq.learning.questions import Question
 from sstq.mechanisms import FrameUnit, Frequencies, GroupUnit
 from sstq.mechanisms.frequencies import FrequencyEstimate
@@ -62,7 +57,7 @@ class CohortEstimator(BaseEstimator, Study):  # type: ignore[misc]
 
     _map: FeatureMap
     _ranges: list[list[float]] | None
-    classes_: NDArray[Any]
+    _width: int | None = None
     _simulation: Rng = None
 
     def _begin(self) -> None:
@@ -94,19 +89,22 @@ class CohortEstimator(BaseEstimator, Study):  # type: ignore[misc]
     def options_to_dict(self) -> dict[str, Any]:
         """Return the parameters as JSON values, with what `fit` knew of columns and classes."""
         self._begin_once()
-        known = self.options | {"bounds": self._ranges}
-        if "classes" in known:
-            known["classes"] = self.classes_
-        return {name: _as_json(name, value) for name, value in known.items()}
-
-    @classmethod
-    def options_from_dict(cls, options: dict[str, Any]) -> dict[str, Any]:
-        """Return the parameters."""
-        return options | (
-            {"features": features_from_dict(options["features"])}
-            if "features" in options
-            else {}
+        require(
+            isinstance(self.random_state, int | None),
+            f"random_state must be None or an integer in a study that is saved, got {self.random_state!r}",
         )
+        return {
+            name: _plain(value) for name, value in (self.options | self._told).items()
+        }
+
+    @property
+    def _told(self) -> dict[str, Any]:
+        """What is known beyond the parameters, as JSON values."""
+        public = self.public
+        return {
+            "bounds": self._ranges,
+            "public": None if public is None else plain_numbers(public).tolist(),
+        }
 
     @property
     def weights(self) -> dict[str, float]:
@@ -142,10 +140,11 @@ class CohortEstimator(BaseEstimator, Study):  # type: ignore[misc]
 
     # --- a simulation
 
-    def _teach(
-        self, mapped: Floats, y: NDArray[Any], rng: Rng, sizes: Mapping[str, int]
-    ) -> None:
-        """Ask every cohort that has people, who are drawn at random; their features are computed already."""
+    def _teach(self, X: Any, y: NDArray[Any], sizes: Mapping[str, int]) -> None:
+        """Ask every cohort that has people, who are drawn at random; features are computed once."""
+        mapped = apply_features(self._map, X)
+        self._width = mapped.shape[1]
+        rng = generator_of(self.random_state)
         self.__dict__.pop("_state", None)  # `fit` starts again
         self._simulation = rng or np.random.default_rng()
         order = self._simulation.permutation(len(mapped))
@@ -188,19 +187,7 @@ def _facts(question: Question, estimate: Estimate) -> dict[str, Any]:
     return {"question": question.to_dict(), **estimate_to_dict(estimate)}
 
 
-def _as_json(name: str, value: Any) -> Any:
-    """A parameter as JSON values."""
-    if name == "features" and value is not None:
-        described = features_to_dict(value)
-        require(
-            described is not None,
-            f"features must be a built-in map in a study that is saved, got {value!r}",
-        )
-        return described
-    if value is None or isinstance(value, int | float | str):
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, int | float | str | list | dict):
         return value
-    require(
-        name != "random_state",
-        f"random_state must be None or an integer in a study that is saved, got {value!r}",
-    )
-    return value.tolist() if name == "classes" else plain_numbers(value).tolist()
+    return plain_numbers(value).tolist()

@@ -82,8 +82,7 @@ class Columns:
                     f"{name} must be one number per column, got {values!r}"
                 )
             checked = tuple(
-                float(check_number(name, value, least, _LARGEST_COLUMN))
-                for value in values
+                check_number(name, value, least, _LARGEST_COLUMN) for value in values
             )
             object.__setattr__(self, name, checked)
         check_number("constant", self.constant, 0, 1, integer=True)
@@ -304,32 +303,32 @@ def features_from_dict(data: Any) -> FeatureMap:
     """The map described by `features_to_dict`."""
     if data is None:
         return None
-    if not isinstance(data, dict):
-        raise ValueError(f"features must be an object or null, got {data!r}")
     kinds: dict[str, Callable[..., Any]] = {kind.name: kind for kind in _BUILT_IN}
-    name = check_option("the name of features", data.get("name"), tuple(kinds))
     try:
-        return kinds[name](
-            **{option: value for option, value in data.items() if option != "name"}
+        options = dict(data)
+        named = options.pop("name", None)
+        return kinds[check_option("the name of features", named, tuple(kinds))](
+            **options
         )
     except TypeError as error:
-        raise ValueError(f"features {name!r} are malformed: {error}") from error
+        raise ValueError(f"features are malformed: {error}") from error
 
 
 def mapped_features(features: FeatureMap, X: ArrayLike) -> Floats:
     """Compute the features of examples, (n, D), finite or not; without a map the examples are the features."""
     if features is None:
-        mapped = plain_numbers(X)
+        values = X
     elif isinstance(features, _BUILT_IN):
-        mapped = features(plain_numbers(X))
+        values = features(plain_numbers(X))
     elif hasattr(features, "transform"):
-        mapped = plain_numbers(features.transform(X))
+        values = features.transform(X)
     elif callable(features):
-        mapped = plain_numbers(features(X))
+        values = features(X)
     else:
         raise ValueError(
             f"features must be a callable, a fitted transformer or None, got {features!r}"
         )
+    mapped = plain_numbers(values)
     if mapped.ndim != 2:
         raise ValueError(f"features must have shape (n, D), got {mapped.shape}")
     return mapped.astype(np.float64, copy=False)

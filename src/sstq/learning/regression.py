@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sstq.aggregation import Estimate
 from sstq.checks import ArgumentError, check_argument, check_number
-from sstq.learning.cohorts import CohortEstimator, generator_of
+from sstq.learning.cohorts import CohortEstimator
 from sstq.learning.features import Floats, apply_features, listed_ranges, scaled_columns
 from sstq.learning.moments import explained, moment_dim, symmetric
 from sstq.learning.questions import Question, checked_bounds
@@ -93,14 +93,10 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
         """Simulate devices and server: encode one message per example, and learn from these alone."""
         X, y = validate_data(self, X, y, dtype="numeric", y_numeric=True)
         self._begin(X.shape[1])
-        mapped = apply_features(self._map, X)
-        rng = generator_of(self.random_state)
         checking = round(
-            check_number("check_people", self.check_people, 0, 0.5) * len(mapped)
+            check_number("check_people", self.check_people, 0, 0.5) * len(X)
         )
-        self._teach(
-            mapped, y, rng, {"errors": checking, "moments": len(mapped) - checking}
-        )
+        self._teach(X, y, {"errors": checking, "moments": len(X) - checking})
         return self
 
     def _begin(self, columns: int | None = None) -> None:

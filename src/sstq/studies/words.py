@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.accounting import shuffled_epsilon
-from sstq.accounting.bounds import check_delta, furthest
+from sstq.accounting.bounds import check_delta
 from sstq.aggregation import Aggregator, Estimate
 from sstq.checks import check_argument, check_number, check_option
 from sstq.mechanisms import Frequencies
@@ -22,6 +21,7 @@ from sstq.studies.base import Study, StudyPlan, register_study
 from sstq.studies.files import read_texts
 from sstq.studies.questions import Question, register_question, require
 from sstq.studies.results import WordsResult
+from sstq.studies.shuffled import shuffled_frequencies
 from sstq.studies.spelling import END, LETTERS, Spelling
 
 # symbols of the first cohort, and how many more of each later one
@@ -38,9 +38,6 @@ _GATE = 2.5
 _FALSE_SHARE = 0.01
 # Each cohort has so many people for each one of the cohort before.
 _DECLINE = 0.7
-# Behind a shuffler: the largest ε of a message, and the relative precision of the one that it allows.
-_MOST_EPSILON = 16.0
-_PRECISION = 1e-4
 
 
 @register_question
@@ -266,17 +263,7 @@ class Words(Study):
         delta = self.options["delta"]
         if self.options["trust"] == "local":
             return Frequencies(categories, epsilon)
-
-        def private(local: float) -> bool:
-            return bool(
-                shuffled_epsilon(Frequencies(categories, local), people, delta)
-                <= epsilon
-            )
-
-        return Frequencies(
-            categories,
-            furthest(private, epsilon, max(epsilon, _MOST_EPSILON), _PRECISION),
-        )
+        return shuffled_frequencies(categories, epsilon, delta, people)
 
     def take(
         self, cohort: str, question: Any, aggregator: Aggregator[Estimate]
