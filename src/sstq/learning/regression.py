@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +17,7 @@ from sstq.checks import ArgumentError, check_argument, check_number
 from sstq.learning.cohorts import CohortEstimator
 from sstq.learning.features import Floats, apply_features, listed_ranges, scaled_columns
 from sstq.learning.moments import explained, moment_dim, symmetric
-from sstq.learning.questions import Question, checked_bounds
+from sstq.learning.questions import Kind, Question, checked_bounds
 from sstq.learning.report import RegressionReport
 from sstq.mechanisms import FrameUnit, Frequencies, GroupUnit
 from sstq.studies import StudyPlan, register_study
@@ -125,15 +125,13 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
         return {"moments": 1 - self.check_people, **checking}
 
     def _question(self, cohort: str, people: int, seed: int) -> Question:
+        dim = moment_dim(self._map.width)
+        judged: dict[str, Any] = {"bounds": self._bounds}
         if cohort == "errors":
-            return replace(
-                self._judged,
-                mechanism=FrameUnit(2, self.epsilon, clients=people, frame_seed=seed),
-            )
-        mechanism = FrameUnit(
-            moment_dim(self._map.width), self.epsilon, clients=people, frame_seed=seed
-        )
-        return Question("moments", mechanism, features=self._map, bounds=self._bounds)
+            dim = 2
+            judged = self._judged
+        mechanism = FrameUnit(dim, self.epsilon, clients=people, frame_seed=seed)
+        return Question(cast(Kind, cohort), mechanism, features=self._map, **judged)
 
     def _take(self, cohort: str, question: Question, estimate: Estimate) -> None:
         if cohort == "errors":
@@ -171,10 +169,7 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
         spread = _JUDGED_SPREADS * math.sqrt(max(matrix[-1, -1] - mean**2, 0.01))
         scores = [(solution[None, :-1] / spread, (solution[-1:] - mean) / spread)]
         bounds = (norm, middle + half * mean, half * spread)
-        any_two = FrameUnit(2, self.epsilon)
-        self._judged = Question(
-            "errors", any_two, features=self._map, bounds=bounds, scores=scores
-        )
+        self._judged = {"bounds": bounds, "scores": scores}
 
     def _judge(self, estimate: Estimate) -> None:
         self.r2_, self.r2_stderr_, *ends = explained(estimate.value, estimate.stderr)
