@@ -68,6 +68,57 @@ def test_sums_are_exact():
         assert abs((high * 2**30 + low) * unit - exact) <= np.sum(index == j) * unit / 2
 
 
+def test_parts_add_up_to_the_whole():
+    first = sample(300)
+    second = sample(200, rng=2)
+    whole = aggregate(first, second)
+    merged = aggregate(first)
+    merged.merge(aggregate(second))
+    np.testing.assert_array_equal(merged.sums(), whole.sums())
+    assert same_bits(merged, whole)
+
+
+def test_counts_are_messages():
+    mechanism = sstq.FrameUnit(4, 1.0, frame_size=4)
+    rows = np.array([0, 2, 2, 2, 7])
+    messages = mechanism.messages_from_columns((rows,), simulated=True)
+    counted = mechanism.aggregator().update_counts({"row": [0, 2, 7]}, [1, 3, 1])
+    np.testing.assert_array_equal(
+        counted.sums(), mechanism.aggregator().update(messages).sums()
+    )
+
+
+def test_one_message_has_no_error():
+    assert np.isnan(aggregate(sample(1)).mean().stderr).all()
+
+
+def test_people_send_several_messages_each():
+    mechanism = sstq.FrameUnit(4, 1.0, messages=3)
+    messages = mechanism.encode(np.ones((5, 4)))
+    estimate = mechanism.aggregator().update(messages).mean()
+    assert (estimate.count, estimate.people) == (15, 5)
+
+
+def test_what_is_no_batch_or_state_is_named():
+    with pytest.raises(TypeError, match="messages must be Messages, got bytes"):
+        MECHANISM.aggregator().update(b"messages")
+    aggregator = aggregate(sample(5))
+    with pytest.raises(ValueError, match="it has sums of shape"):
+        type(aggregator).from_sums(aggregator.estimator, aggregator.sums()[1:], 5)
+
+
+def test_a_long_file_is_added_as_a_whole_or_not_at_all(tmp_path):
+    """Its messages take more memory than their sums, so that they are added up while they are read."""
+    mechanism = sstq.FrameUnit(4, 1.0, frame_size=4)
+    path = tmp_path / "long"
+    sstq.write_messages(path, mechanism.encode(np.ones((5000, 4))))
+    path.write_bytes(path.read_bytes()[:-1] + b"\0")
+    aggregator = mechanism.aggregator()
+    with pytest.raises(ValueError, match="long"):
+        aggregator.update_from_file(path)
+    assert (aggregator.count, aggregator.sums().any()) == (0, False)
+
+
 def test_simulation_is_marked():
     x = np.ones((2, 20))
     assert not aggregate(MECHANISM.encode(x)).mean().simulated
