@@ -78,6 +78,27 @@ def test_optimal_delta_is_the_theorem(epsilon, rounds):
         )
 
 
+def test_masses_of_a_walk_leave_room_for_rounding():
+    """SciPy's errors are about 1e-13 of a mass; each is enlarged by 1e-9."""
+    epsilon = 1.0
+    with mpmath.workdps(40):
+        lie = 1 / (1 + mpmath.exp(epsilon))
+        for lies, mass in zip(range(5, -1, -1), _walk(epsilon, 10).masses, strict=True):
+            exact = mpmath.binomial(10, lies) * lie**lies * (1 - lie) ** (10 - lies)
+            assert 1 + 0.9e-9 < mass / exact < 1 + 1.1e-9
+
+
+@pytest.mark.parametrize("delta", [1e-7, 1e-30])
+def test_very_many_rounds_are_like_gaussian_noise(delta):
+    """The losses of 10⁸ rounds of 0.01 are normal with mean 5,000 and standard deviation 100."""
+    total = compose(0.01, 10**8, delta)
+    low, high = (
+        mpmath.ncdf(50 - one / 100) - mpmath.exp(one) * mpmath.ncdf(-50 - one / 100)
+        for one in (total * 0.998, total * 1.002)
+    )
+    assert high < delta < low
+
+
 @given(st.floats(1e-3, 8), st.integers(1, 300), st.floats(-30, -0.5))
 # δ is of the size of the rounding error of the loss
 @example(3.235072902050229, 5, -15.0)
