@@ -300,10 +300,10 @@ def _check(
 
 
 def follow_year(rng: RngLike = None, people: int = INHABITANTS) -> Year:
-    """Follow two habits of invented people over a year: one has a season, and one a jump in week 30."""
+    """Follow two habits of invented people over a year: one is for summer, and one has a jump in week 30."""
     drawn = np.random.default_rng(rng)
     weeks = np.arange(WEEKS)
-    season = 0.3 + 0.08 * np.sin(2 * np.pi * weeks / WEEKS)
+    season = 0.3 - 0.08 * np.cos(2 * np.pi * weeks / WEEKS)
     jump = np.where(weeks < 29, 0.2, 0.3)
     ends = np.cumsum([season, jump], axis=0)
     mood = drawn.random(people)  # of each person, all year

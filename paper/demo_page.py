@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paper.demo import Crowd, Demo, Year
-from paper.reproduction.figures import draw_networks
+from paper.reproduction.figures import PHONE_WIDTH, draw_networks
 from paper.reproduction.methods import METHODS
 from sstq.files.atomic import atomic_file
 from sstq.plots.canvas import ACCENT, FAINT, INK, SECOND, new_figure, save, tidy
@@ -140,17 +140,13 @@ def _binomial(accuracy: float, count: int) -> float:
 
 
 def write_demo(demo: Demo, folder: Path) -> Path:
-    """Write both pictures, the numbers as JSON, and report.html with everything; return the page's path."""
+    """Write the pictures, the numbers as JSON, and report.html with everything; return the page's path."""
     folder.mkdir(parents=True, exist_ok=True)
-    save(
-        draw_networks({"handwritten digits, d = 2,410": demo.training}),
-        folder / "figure-1.png",
-    )
-    draw_demo(demo, folder / "digits.png")
-    year = demo.year.result.plot(items=[0, 1], truth=demo.year.truth)
-    for axes, habit in zip(year.axes, _HABITS, strict=True):
-        axes.set_title(f"share with a habit {habit}", fontsize=10, color=INK)
-    save(year, folder / "year.png")
+    for narrow, names in ((False, _PICTURES), (True, _NARROW_PICTURES)):
+        networks = {"handwritten digits, d = 2,410": demo.training}
+        save(draw_networks(networks, narrow=narrow), folder / names[0])
+        draw_demo(demo, folder / names[1], narrow=narrow)
+        save(_draw_year(demo.year, narrow), folder / names[2])
     rows = [
         asdict(row) | {"shares": row.shares.tolist(), "images": None}
         for row in demo.crowds
@@ -165,18 +161,24 @@ def write_demo(demo: Demo, folder: Path) -> Path:
     return page
 
 
+_PICTURES = ("figure-1.png", "digits.png", "year.png")
+_NARROW_PICTURES = tuple(name.replace(".", "-narrow.") for name in _PICTURES)
 _STYLE = """
 * { box-sizing: border-box; }
 body { margin: 0; background: #fafaf8; color: #222; font: 16px/1.5 system-ui, sans-serif; }
 main { max-width: 1080px; margin: 0 auto; padding: 24px 16px 48px; }
 h2 { margin: 40px 0 8px; }
-div { overflow-x: auto; }
-img { display: block; width: 100%; min-width: 760px; border: 1px solid #e5e5e5; }
+img { display: block; width: 100%; border: 1px solid #e5e5e5; }
 table { border-collapse: collapse; margin: 12px 0; font-size: 14px; background: #fff; }
 th, td { padding: 5px 10px; border-bottom: 1px solid #e9e9e6; text-align: left; }
 td { white-space: nowrap; }
 p { max-width: 820px; }
 .warning { background: #fff3cd; padding: 8px 12px; }
+@media (max-width: 700px) {
+  h1, h2 { line-height: 1.25; }
+  table { font-size: 12px; }
+  th, td { padding: 5px 2px; vertical-align: top; white-space: normal; }
+}
 """
 _INTRODUCTION = (
     "SSTQ, by Javanmard, Woodruff and Mirrokni, beside its baselines and FrameUnit, on 1,797 handwritten digits. "
@@ -201,13 +203,9 @@ _EXPLANATIONS = (
 
 def _page(demo: Demo, folder: Path) -> str:
     parts = []
-    for table, picture, text in zip(
-        demo_tables(demo),
-        ("figure-1.png", "digits.png", "year.png"),
-        _EXPLANATIONS,
-        strict=True,
+    for table, picture, narrow, text in zip(
+        demo_tables(demo), _PICTURES, _NARROW_PICTURES, _EXPLANATIONS, strict=True
     ):
-        image = base64.b64encode((folder / picture).read_bytes()).decode()
         header, *body = (
             "<tr>"
             + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row)
@@ -217,10 +215,12 @@ def _page(demo: Demo, folder: Path) -> str:
                 *(("td", row) for row in table.rows),
             ]
         )
+        source = f'media="(max-width: 700px)" srcset="{_inline(folder / narrow)}"'
+        wide = f'alt="{html.escape(table.title)}" src="{_inline(folder / picture)}"'
         parts += [
             f"<h2>{html.escape(table.title)}</h2><p>{html.escape(text)}</p>",
-            f'<div><img alt="{html.escape(table.title)}" src="data:image/png;base64,{image}"></div>',
-            f"<div><table>{header}{''.join(body)}</table></div><p>{html.escape(table.caption)}</p>",
+            f"<picture><source {source}><img {wide}></picture>",
+            f"<table>{header}{''.join(body)}</table><p>{html.escape(table.caption)}</p>",
         ]
     warning = (
         '<p class="warning">Made with a seed: not private.</p>'
@@ -237,46 +237,88 @@ def _page(demo: Demo, folder: Path) -> str:
     )
 
 
+def _inline(picture: Path) -> str:
+    return f"data:image/png;base64,{base64.b64encode(picture.read_bytes()).decode()}"
+
+
+def _draw_year(year: Year, narrow: bool) -> Any:
+    figure = year.result.plot(items=[0, 1], truth=year.truth)
+    for axes, habit in zip(figure.axes, _HABITS, strict=True):
+        axes.set_title(f"share with a habit {habit}", fontsize=10, color=INK)
+    if narrow:
+        figure.set_size_inches(PHONE_WIDTH, 5.2)
+        figure.legends[0].remove()
+        named = figure.axes[0].get_legend_handles_labels()
+        figure.legend(*named, loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
 # Colours and marks that differ without colour, one per crowd.
 _STYLES = ((ACCENT, "o"), (SECOND, "s"), ("#3c7d3c", "^"), (FAINT, "D"))
-_WIDTH = 11.2
-_ROW = 0.5
-_HEADING = 0.34
 
 
-def draw_demo(demo: Demo, path: str | os.PathLike[str]) -> None:
+@dataclass(frozen=True)
+class _Layout:
+    """Where the parts of the picture are: lengths in inches, `axes` and its legend's place as shares of the width.
+
+    Attributes:
+        columns: the widths of a label, an image and an accuracy, in proportion.
+        right: where the images end.
+        below: the room below the images.
+        axes: where accuracy against ε begins, and how wide it is.
+        axes_height: how high it is; None for all that is left.
+    """
+
+    width: float
+    row: float
+    heading: float
+    columns: tuple[float, float, float]
+    right: float
+    below: float
+    axes: tuple[float, float]
+    axes_height: float | None
+
+
+_WIDE = _Layout(11.2, 0.5, 0.34, (1.9, 1, 1.2), 0.61, 0.5, (0.675, 0.315), None)
+_NARROW = _Layout(PHONE_WIDTH, 0.27, 0.3, (4.0, 1, 2.6), 0.99, 4.5, (0.13, 0.84), 2.6)
+
+
+def draw_demo(
+    demo: Demo, path: str | os.PathLike[str], *, narrow: bool = False
+) -> None:
     """Draw the mean images of every crowd on one grey scale, and accuracy against the total ε per person."""
+    layout = _NARROW if narrow else _WIDE
     crowds = [
         [row for row in demo.crowds if row.copies == copies]
         for copies in sorted({r.copies for r in demo.crowds})
     ]
-    heights = [_HEADING, _ROW]
+    heights = [layout.heading, layout.row]
     for crowd in crowds:
-        heights += [_HEADING] + [_ROW] * len(crowd)
-    height = max(sum(heights) + 0.97, 4.5)
-    figure = new_figure(_WIDTH, height, layout=None)
+        heights += [layout.heading] + [layout.row] * len(crowd)
+    height = max(sum(heights) + layout.below + 0.47, 4.5)
+    figure = new_figure(layout.width, height, layout=None)
     epsilons = ", ".join(f"{row.epsilon:g}" for row in crowds[0])
-    subtitle = f"Everybody answers once, so ε is the person's total: {epsilons}. Digit and image are both secret."
-    figure.text(
-        0.5,
-        1 - 0.25 / height,
-        subtitle,
-        ha="center",
-        va="center",
-        fontsize=10.5,
-        color=FAINT,
-    )
+    subtitle = [
+        f"Everybody answers once, so ε is the person's total: {epsilons}.",
+        "Digit and image are both secret.",
+    ]
+    size = {"fontsize": 8 if narrow else 10.5}
+    middle: dict[str, Any] = {"ha": "center", "va": "center", "color": FAINT}
+    break_line = "\n" if narrow else " "
+    figure.text(0.5, 1 - 0.25 / height, break_line.join(subtitle), **middle, **size)
     grid = figure.add_gridspec(
         len(heights),
         12,
-        width_ratios=[1.9] + [1] * 10 + [1.2],
+        width_ratios=[layout.columns[0]]
+        + [layout.columns[1]] * 10
+        + [layout.columns[2]],
         height_ratios=heights,
         wspace=0.06,
         hspace=0.08,
         left=0.005,
-        right=0.61,
+        right=layout.right,
         top=1 - 0.44 / height,
-        bottom=0.5 / height,
+        bottom=layout.below / height,
     )
     _write(figure, grid[0, 1:11], "mean image of each digit")
     _write(figure, grid[0, 11], "accuracy")
@@ -290,12 +332,24 @@ def draw_demo(demo: Demo, path: str | os.PathLike[str]) -> None:
             words = (f"total ε = {row.epsilon:g}", f"{row.accuracy:.0%}", colour)
             _draw_images(figure, grid, line, row.images, words, demo)
         line += 1
-    note = "Images are scaled to length 1 and drawn on one scale. Hatched: the digit's share is within two errors of 0."
-    figure.text(
-        0.31, 0.2 / height, note, ha="center", va="center", fontsize=8, color=FAINT
-    )
-    axes = figure.add_axes((0.675, 1.15 / height, 0.315, 1 - 1.87 / height))
+    note = [
+        "Images are scaled to length 1 and drawn on one scale.",
+        "Hatched: the digit's share is within two errors of 0.",
+    ]
+    place = (layout.right / 2, (layout.below - 0.3) / height)
+    figure.text(*place, break_line.join(note), **middle, fontsize=8)
+    left, width = layout.axes
+    tall = layout.axes_height
+    axes_height = 1 - 1.87 / height if tall is None else tall / height
+    axes = figure.add_axes((left, 1.15 / height, width, axes_height))
     _draw_accuracy(axes, crowds, demo)
+    figure.legend(
+        loc="lower center",
+        bbox_to_anchor=(left + width / 2, 0.005),
+        ncols=2,
+        frameon=False,
+        fontsize=9,
+    )
     save(figure, path)
 
 
@@ -337,16 +391,9 @@ def _draw_accuracy(axes: Any, crowds: list[list[Crowd]], demo: Demo) -> None:
     axes.set_ylim(0, 100)
     axes.set_xlabel("total ε of a person (one message, once)")
     axes.set_title(
-        f"accuracy on {demo.tested} other images, per cent ± standard error",
+        f"accuracy on {demo.tested} other images, % ± standard error",
         fontsize=8.5,
         color=INK,
-    )
-    axes.figure.legend(
-        loc="lower center",
-        bbox_to_anchor=(0.83, 0.005),
-        ncols=2,
-        frameon=False,
-        fontsize=9,
     )
     axes.grid(color="#e5e5e5", linewidth=0.8)
     axes.set_axisbelow(True)

@@ -62,7 +62,8 @@ def check() -> None:
     addresses = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"].get(
         "urls", {}
     )
-    if missing := sorted({"Repository", "Documentation"} - addresses.keys()):
+    filled = {name for name, address in addresses.items() if address}
+    if missing := sorted({"Repository", "Documentation"} - filled):
         sys.exit(
             f"fill in before publishing: {' and '.join(missing)} in [project.urls] of pyproject.toml"
         )

@@ -236,6 +236,16 @@ def test_every_link_between_pages_leads_somewhere():
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+def test_no_line_of_a_paragraph_begins_as_a_list_or_a_quote_does():
+    """Wrapped there, a paragraph would end in a quotation on the site, or in a list elsewhere."""
+    for page in PAGES:
+        prose = re.sub(
+            r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL
+        )
+        broken = re.findall(r"^\w[^\n]*\n((?:[-+*>]|\d+\.) .*)$", prose, re.MULTILINE)
+        assert not broken, f"{page.name}: {broken}"
+
+
 def test_every_test_that_a_page_names_exists():
     for page in PAGES:
         for target in re.findall(r"\btests/[\w/]+\.py", page.read_text()):

@@ -35,6 +35,8 @@ COLOURS = {
 # They differ without colour.
 _MARKS = dict(zip(COLOURS, "oPXDdsv^<>*phH", strict=True))
 _GRID = "#e5e5e5"
+# In inches: print of nine points is then as large as a phone's.
+PHONE_WIDTH = 3.8
 # An interval of fewer seeds is too wide to say anything.
 _LEAST_SEEDS = 3
 # The paper's numbers are those after so many rounds; shorter runs are not compared with them.
@@ -185,14 +187,23 @@ _DATASETS = {
 }
 
 
-def draw_networks(experiments: Mapping[str, Sequence[Row]]) -> Any:
-    """Draw the paper's Figure 1, a row per data set: loss and accuracy by round, and accuracy against bits."""
-    figure = new_figure(13.2, 4.2 * len(experiments) + 1.0)
-    for (name, rows), panels in zip(
-        experiments.items(),
-        figure.subplots(len(experiments), 3, squeeze=False),
-        strict=True,
-    ):
+def draw_networks(
+    experiments: Mapping[str, Sequence[Row]], *, narrow: bool = False
+) -> Any:
+    """Draw the paper's Figure 1: loss and accuracy by round, and accuracy against bits.
+
+    Args:
+        experiments: the rounds of each data set, by its name.
+        narrow: for a phone, panels below each other instead of a row per data set.
+    """
+    count = len(experiments)
+    if narrow:
+        figure = new_figure(PHONE_WIDTH, 2.9 * 3 * count + 1.0)
+        grid = figure.subplots(3 * count, 1).reshape(count, 3)
+    else:
+        figure = new_figure(13.2, 4.2 * count + 1.0)
+        grid = figure.subplots(count, 3, squeeze=False)
+    for (name, rows), panels in zip(experiments.items(), grid, strict=True):
         loss, accuracy, bits = panels
         for method, own in _by_method(rows).items():
             style = _style(method)
@@ -246,7 +257,7 @@ def draw_networks(experiments: Mapping[str, Sequence[Row]]) -> Any:
         for row in rows
     ):
         note += "; bands: 95 % interval over seeds; diamonds: the paper's numbers"
-    _legend(figure, figure.axes[2], note)
+    _legend(figure, figure.axes[2], note, columns=2 if narrow else 4)
     return figure
 
 
@@ -459,13 +470,13 @@ def _finish(axes: Any) -> None:
     tidy(axes)
 
 
-def _legend(figure: Any, axes: Any, note: str) -> None:
+def _legend(figure: Any, axes: Any, note: str, columns: int = 4) -> None:
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(
         handles,
         labels,
         loc="outside lower center",
-        ncols=4,
+        ncols=columns,
         frameon=False,
         fontsize=8.5,
     )

@@ -82,8 +82,8 @@ def test_page_pictures_and_numbers_are_written(tmp_path):
     result = run_demo(rng=1, epsilons=(0.5, 8.0), copies=(1, 2), rounds=2)
     page = write_demo(result, tmp_path)
     text = page.read_text(encoding="utf-8")
-    assert text.count("data:image/png;base64,") == 3
-    for name in ("figure-1.png", "digits.png", "year.png"):
+    assert text.count("data:image/png;base64,") == 6
+    for name in ("figure-1.png", "digits-narrow.png", "year.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
     stored = json.loads((tmp_path / "results.json").read_text())
     assert [(row["epsilon"], row["copies"]) for row in stored["crowds"]] == [
