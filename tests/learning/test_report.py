@@ -123,5 +123,15 @@ def test_a_range_is_used_wholly_unless_the_features_say_otherwise():
     middle = used_ranges(Estimate(np.array([0.0, 0.0, 0.7]), stderr, 10_000))
     assert middle == (1.0, 1.0)
     # A constant within two errors of nothing tells nothing.
-    unsure = Estimate(np.array([0.0, 0.0, 0.1]), np.full(3, 0.06), 10)
+    unsure = Estimate(np.array([0.9, 0.0, 0.1]), np.full(3, 0.06), 10)
     assert used_ranges(unsure) == (1.0, 1.0)
+
+
+def test_columns_that_hardly_vary_are_told_by_the_length_of_the_features():
+    """Noise makes the mean longer than it is: what is left of 1 is what varies."""
+    value = np.array([0.0, 0.0, 0.99])
+    for error in (0.001, 0.01):
+        varying = 1 - 0.99**2 + 3 * error**2 + 4 * 0.99 * error
+        expected = math.sqrt(varying) * math.sqrt(2) / 0.99
+        found = used_ranges(Estimate(value, np.full(3, error), 1000))
+        assert found == pytest.approx((expected, expected), rel=1e-12)

@@ -131,6 +131,8 @@ def test_a_variant_is_the_mechanism_that_would_have_been_made(changes):
     assert hash(varied) == hash(made)
     back = pickle.loads(pickle.dumps(made))  # noqa: S301
     assert (back, dict(back.options)) == (made, dict(made.options))
+    again = varied.replace(clip=1.0, frame_seed=0)
+    assert again.to_json() == sstq.SSTQ(8, 2.0, bits=2).to_json()
 
 
 @pytest.mark.parametrize(
@@ -151,6 +153,8 @@ def test_another_epsilon_is_solved_anew():
     assert varied == sstq.SSTQ(8, 3.0, bits=2)
     assert varied != sstq.SSTQ(8, 2.0, bits=2)
     assert sstq.SSTQ(8, 2.0, bits=2) != "SSTQ(8, 2.0, bits=2)"
+    # Two mechanisms with the same options.
+    assert sstq.FrameUnit(8, 2.0) != sstq.VqSGD(8, 2.0)
 
 
 def test_options_are_those_that_differ_from_their_defaults():
@@ -158,6 +162,15 @@ def test_options_are_those_that_differ_from_their_defaults():
     assert dict(given.options) == {"dim": 8, "epsilon": 2.0, "bits": 2}
     assert [type(value) for value in given.options.values()] == [int, float, int]
     assert eval(repr(given), {"SSTQ": sstq.SSTQ}) == given  # noqa: S307
+
+
+def test_what_a_constructor_solved_is_checked():
+    class Wrong(sstq.FrameUnit):
+        def check_solved(self):
+            raise ValueError("decoding values that do not fit")
+
+    with pytest.raises(ValueError, match="decoding values that do not fit"):
+        Wrong(8, 2.0)
 
 
 def test_what_json_says_is_checked_like_what_a_constructor_solved():
