@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import sstq
 from sstq.files.strict_json import read_json
+from sstq.mechanisms.registry import from_document
 from tests.contract.cases import CASES, build
 
 numbers = (
@@ -82,6 +83,20 @@ def test_mechanisms_have_one_meaning(case):
     for lie in (again(text), json.dumps(with_true(json.loads(text)))):
         with pytest.raises(ValueError, match=r"occurs twice|true does not occur"):
             sstq.from_json(lie)
+
+
+@pytest.mark.parametrize("case", ["sstq/metric-aware", "frameunit", "frequencies"])
+def test_values_that_commands_have_read_are_no_booleans(case):
+    """Commands read campaigns, which have booleans, and pass on the mechanism in them."""
+    options = {} if case == "frequencies" else {"clip": 1.0}
+    document = json.loads(build(case, **options).to_json())
+    assert from_document(document) == build(case, **options)
+    lies = {name: with_true(value) for name, value in document.items()}
+    changed = [name for name in lies if lies[name] is True]
+    assert changed
+    for name in changed:
+        with pytest.raises(ValueError, match=name):
+            from_document(document | {name: True})
 
 
 def test_a_weight_of_true_is_refused():

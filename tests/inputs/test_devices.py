@@ -210,3 +210,15 @@ def test_labels_of_any_kind():
         labels = np.empty(1, dtype=object)
         labels[0] = label
         assert len(encode([[1.0, 0.0]], labels, asked.to_json(), most_epsilon=3.0)) == 1
+
+
+def test_what_single_people_hold_is_put_together_whatever_it_is():
+    categories = sstq.Frequencies(5, 1.0).input.together([1, np.int64(4), 5, -1, True])
+    assert categories.tolist() == [1, 4, -1, -1, -1]
+    assert (
+        sstq.Frequencies(5, 1.0).input.together([None, "1", 2.0]).tolist() == [-1] * 3
+    )
+    vectors = sstq.FrameUnit(2, 1.0).input.together([[3, 4], "xy", None, [0.1, np.nan]])
+    assert vectors.round(3).tolist() == [[0.6, 0.8], [0, 0], [0, 0], [0, 0]]
+    survey = sstq.Survey(1.0, {"os": sstq.Choice(["a", "b"])})
+    assert survey.input.together([{"os": "a"}, 7, {}]) == {"os": ["a", None, None]}

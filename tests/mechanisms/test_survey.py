@@ -569,6 +569,11 @@ def test_tampered_documents_are_refused():
     ):
         with pytest.raises(ValueError, match=r"."):
             reread(survey, **change)
+    # Another text of the same survey would have another digest.
+    shorter = [dict(question) for question in data["questions"]]
+    assert shorter[2].pop("bins")
+    with pytest.raises(ValueError, match="unknown or inconsistent fields"):
+        reread(survey, questions=shorter)
     # Draws this near to those of the weights are those of another machine, as long as they sum to all words.
     for by in (1, -1):
         with pytest.raises(ValueError, match="sum to 2"):
