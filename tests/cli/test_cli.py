@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import sstq
 from sstq.cli import CommandGroup, app, terminal
-from sstq.inputs import vector_files
+from sstq.inputs import people
 from sstq.planning import comparison, plan
 from tests.patience import PATIENCE, until
 
@@ -422,7 +422,7 @@ def test_no_file_is_overwritten_unless_forced(tmp_path, spec, vectors_file):
 def test_encode_with_a_seed_is_the_library_s_encode_and_says_so(
     tmp_path, monkeypatch, mechanism, spec, vectors, vectors_file
 ):
-    monkeypatch.setattr(vector_files, "_NUMBERS_AT_A_TIME", 7 * DIM)
+    monkeypatch.setattr(people, "_NUMBERS_AT_A_TIME", 7 * DIM)
     result = run(
         "encode", vectors_file, "-m", spec, "-o", tmp_path / "out.sstq", "--seed", 5
     )
@@ -482,8 +482,8 @@ def test_encode_reads_files_in_order(tmp_path, mechanism, spec, vectors):
     # The first line may be a person's, whatever it looks like.
     (tmp_path / "lines.csv").write_text("a,b,c,d,e,f\n" + "0.1,0,0,0,0,0\n" * 2)
     counts = [facts(run("encode", tmp_path / "lines.csv", *out))["messages"]]
-    people = mechanism.input.open(tmp_path / "lines.csv", columns=[], answering=True)
-    assert (counts, people.count) == (["2"], 3)
+    opened = mechanism.input.open(tmp_path / "lines.csv", columns=[], answering=True)
+    assert (counts, opened.count) == (["2"], 3)
     assert (
         "no number in row 0"
         in run("encode", tmp_path / "lines.csv", "--no-header", *out, code=1).stderr
@@ -510,7 +510,7 @@ def test_encode_reads_files_in_order(tmp_path, mechanism, spec, vectors):
 def test_a_nan_in_the_second_chunk_of_the_second_file_leaves_no_output(
     tmp_path, monkeypatch, spec, vectors, vectors_file
 ):
-    monkeypatch.setattr(vector_files, "_NUMBERS_AT_A_TIME", 100 * DIM)
+    monkeypatch.setattr(people, "_NUMBERS_AT_A_TIME", 100 * DIM)
     vectors[150, 2] = np.nan
     np.save(tmp_path / "bad.npy", vectors)
     before = sorted(tmp_path.iterdir())
@@ -612,10 +612,10 @@ def test_the_whole_way_as_a_user_goes_it(tmp_path, vectors, vectors_file):
 def test_encode_reads_a_file_once_and_aggregate_runs_no_client_code(
     tmp_path, spec, vectors_file, monkeypatch
 ):
-    pieces = vector_files.VectorFile.pieces
+    pieces = people.PeopleFile.pieces
     read = []
     monkeypatch.setattr(
-        vector_files.VectorFile,
+        people.PeopleFile,
         "pieces",
         lambda file: read.append(file.name) or pieces(file),
     )

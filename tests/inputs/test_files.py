@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sstq.checks import ArgumentError
-from sstq.inputs import Vectors, vector_files
+from sstq.inputs import Vectors, people
 from sstq.inputs.vector_tables import VectorColumns, open_vectors
 
 DIM = 5
@@ -16,7 +16,7 @@ DIM = 5
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch):
     """Two rows a chunk, so that every file here has several."""
-    monkeypatch.setattr(vector_files, "_NUMBERS_AT_A_TIME", 2 * DIM)
+    monkeypatch.setattr(people, "_NUMBERS_AT_A_TIME", 2 * DIM)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sstq
-from sstq.inputs import vector_files
+from sstq.inputs import people
 from sstq.inputs.arrays import arrow_labels
 from sstq.inputs.vector_tables import VectorColumns, open_vectors
 from sstq.messages.batch import Messages
@@ -86,7 +86,7 @@ def test_columns_of_arrow_as_labels():
 
 @pytest.mark.parametrize("kind", ["csv", "lists", "numbers"])
 def test_a_column_beside_vectors(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(vector_files, "_NUMBERS_AT_A_TIME", 2 * DIM)
+    monkeypatch.setattr(people, "_NUMBERS_AT_A_TIME", 2 * DIM)
     x = np.arange(5.0 * DIM).reshape(5, DIM)
     countries = ["DE", "FR", "DE", "a,b", "Zoë"]
     path = tmp_path / "people"

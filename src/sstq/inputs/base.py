@@ -1,5 +1,7 @@
 """What a person holds, as a part of a mechanism: data are read, mended, opened from files, and made up for trials."""
 
+import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -8,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.checks import ArgumentError
-from sstq.inputs.people import Path, People, PeopleFile, listed
+from sstq.inputs.people import Path, People, PeopleFile
 from sstq.inputs.reports import LocalReport
 from sstq.randomness.secret import BitSource
 
@@ -89,7 +91,7 @@ class Input(ABC):
                 )
         files = [
             self.open_file(path, columns, by, answering=answering)
-            for path in listed(paths)
+            for path in _listed(paths)
         ]
         people = People(files)
         if not people.count:
@@ -171,3 +173,27 @@ def refuse_groups(groups: ArrayLike | None) -> None:
         raise ValueError(
             "groups must be left out: this mechanism has no private groups; use GroupUnit"
         )
+
+
+def _listed(paths: Path | Sequence[Path]) -> list[Path]:
+    """The paths as a list; ValueError if two are the same file, even by a link: it would spend ε twice."""
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    seen: dict[tuple[int, int], str] = {}
+    for path in given:
+        name = os.fspath(path)
+        if re.match("[a-z][a-z0-9+.-]+:/", name):
+            address = re.sub(":/+", "://", name, count=1)  # a Path keeps one slash only
+            raise ArgumentError(
+                "vectors",
+                f"must be files on this machine, got {address}; download it first",
+            )
+        status = os.stat(path)
+        place = (status.st_dev, status.st_ino)
+        if place in seen:
+            problem = (
+                "must be different files, so that nobody is encoded twice: "
+                f"{name} is the same file as {seen[place]}"
+            )
+            raise ArgumentError("vectors", problem)
+        seen[place] = name
+    return given

@@ -9,10 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from sstq.inputs.arrays import as_vectors
 from sstq.inputs.base import Held, Input, Rows, refuse_groups
-from sstq.inputs.people import Path
+from sstq.inputs.people import Path, PeopleFile
 from sstq.inputs.plain_numbers import plain_numbers
 from sstq.inputs.reports import LocalReport
-from sstq.inputs.vector_files import VectorFile
 from sstq.inputs.vector_tables import VectorColumns, open_vectors
 from sstq.randomness import streams
 from sstq.randomness.secret import BitSource
@@ -92,7 +91,7 @@ class Category(Input):
         by: str | None,
         *,
         answering: bool = False,
-    ) -> VectorFile:
+    ) -> PeopleFile:
         """Open a file with one category per row; `columns` names the one of several columns."""
         return open_vectors(path, VectorColumns(1, columns, by, answering=answering))
 

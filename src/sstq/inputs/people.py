@@ -1,14 +1,14 @@
 """The people in files, a bounded piece at a time."""
 
 import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from numpy.typing import NDArray
 
-from sstq.checks import ArgumentError
+# So many numbers are read at a time, so that memory grows neither with the clients nor with the files.
+_NUMBERS_AT_A_TIME = 1 << 21
 
 Path = str | os.PathLike[str]
 
@@ -32,27 +32,39 @@ class Piece:
     groups: NDArray[Any] | None = None
 
 
-class PeopleFile(Protocol):
-    """A file with one person per row."""
+Read = Iterator[tuple[Any, int, NDArray[Any] | None]]
+"""What some people hold, how many they are, and their public labels, if there are any."""
 
-    @property
-    def name(self) -> str:
-        """The name of the file."""
-        ...
 
-    @property
-    def count(self) -> int:
-        """The number of people."""
-        ...
+@dataclass(frozen=True)
+class PeopleFile:
+    """A file with one person per row.
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of the columns, if the file has any."""
-        ...
+    Attributes:
+        name: the name of the file.
+        dim: the numbers or values per person.
+        count: the number of people.
+        read: yields so many people at a time.
+        columns: the names of the columns, if the file has any.
+    """
+
+    name: str
+    dim: int
+    count: int
+    read: Callable[[int], Read]
+    columns: tuple[str, ...] = ()
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield the people in order; may be called repeatedly."""
-        ...
+        """Yield the people in order, a bounded piece at a time; may be called repeatedly.
+
+        Raises ValueError for a damaged file.
+        """
+        row = 0
+        for held, count, labels in self.read(max(1, _NUMBERS_AT_A_TIME // self.dim)):
+            yield Piece(held, count, f"{self.name}, from row {row} on", labels)
+            row += count
+        if row != self.count:
+            raise ValueError(f"{self.name} must have {self.count} people, got {row}")
 
 
 @dataclass(frozen=True)
@@ -90,27 +102,3 @@ class People:
                 groups = None if self.groups is None else self.groups[start:stop]
                 yield Piece(piece.X, piece.count, piece.place, piece.labels, groups)
                 start = stop
-
-
-def listed(paths: Path | Sequence[Path]) -> list[Path]:
-    """The paths as a list; ValueError if two are the same file, even by a link: it would spend ε twice."""
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    seen: dict[tuple[int, int], str] = {}
-    for path in given:
-        name = os.fspath(path)
-        if re.match("[a-z][a-z0-9+.-]+:/", name):
-            address = re.sub(":/+", "://", name, count=1)  # a Path keeps one slash only
-            raise ArgumentError(
-                "vectors",
-                f"must be files on this machine, got {address}; download it first",
-            )
-        status = os.stat(path)
-        place = (status.st_dev, status.st_ino)
-        if place in seen:
-            problem = (
-                "must be different files, so that nobody is encoded twice: "
-                f"{name} is the same file as {seen[place]}"
-            )
-            raise ArgumentError("vectors", problem)
-        seen[place] = name
-    return given

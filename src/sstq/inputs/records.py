@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from sstq.inputs.base import Held, Input, Rows, refuse_groups
 from sstq.inputs.cells import cells_of
-from sstq.inputs.people import Path
+from sstq.inputs.people import Path, PeopleFile
 from sstq.inputs.reports import LocalReport
-from sstq.inputs.table_files import TableFile, open_table
+from sstq.inputs.table_files import open_table
 from sstq.inputs.tables import as_table
 from sstq.randomness.secret import BitSource
 
@@ -154,7 +154,7 @@ class Record(Input):
         by: str | None,  # noqa: ARG002
         *,
         answering: bool = False,
-    ) -> TableFile:
+    ) -> PeopleFile:
         """Open a CSV or Parquet file that has the columns.
 
         In CSV files an empty field is a missing value, several labels are separated by semicolons, and so are the

@@ -1,12 +1,11 @@
 """Files of vectors (.npy, Parquet and CSV) in bounded memory, read repeatedly if needed.
 
 A file's kind is recognised by its first bytes, not its name; text is CSV. Nulls, text and rows of another length are
-read as nan. `VectorFile.pieces` refuses that with the file's name and the row, unless a device reads the file.
+read as nan. `vector_file` refuses that with the file's name and the row, unless a device reads the file.
 """
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,65 +14,53 @@ from numpy.typing import NDArray
 from sstq.checks import ArgumentError
 from sstq.files.npy import DAMAGED_ARCHIVE
 from sstq.inputs import arrays
-from sstq.inputs.people import Path, Piece
-
-# Rows are read this many numbers at a time, so that memory grows neither with the clients nor with the files.
-_NUMBERS_AT_A_TIME = 1 << 21
+from sstq.inputs.people import Path, PeopleFile
+from sstq.inputs.people import Read as PeopleRead
 
 Read = Iterator[tuple[NDArray[Any], NDArray[Any] | None]]
-"""Numbers of any kind, (rows, dim), with their public labels, if there are any."""
+"""Numbers of any kind, (rows, dim), with nan for what is none; and their public labels, if there are any."""
 
 
-@dataclass(frozen=True)
-class VectorFile:
-    """The vectors of one file.
+def vector_file(
+    name: str,
+    dim: int,
+    count: int,
+    read: Callable[[int], Read],
+    columns: tuple[str, ...] = (),
+    *,
+    answering: bool = False,
+) -> PeopleFile:
+    """A file whose numbers are read as float32 or float64; what is not finite is an error unless a device answers."""
 
-    Attributes:
-        name: the name of the file.
-        dim: the length of each vector.
-        count: the number of vectors.
-        read: yields numbers of any kind, this many rows at a time, with nan for what is none; and labels.
-        columns: the names of the columns of numbers, if the file has any.
-        answering: whether a device reads it, which never refuses a value.
-    """
-
-    name: str
-    dim: int
-    count: int
-    read: Callable[[int], Read]
-    columns: tuple[str, ...] = ()
-    answering: bool = False
-
-    def pieces(self) -> Iterator[Piece]:
-        """Yield the vectors in order, (rows, dim), a bounded piece at a time; may be called repeatedly.
-
-        Raises ValueError, with the row, for what is not a finite number, and for a damaged file. If a device answers,
-        such numbers are passed on.
-        """
+    def checked(size: int) -> PeopleRead:
         row = 0
-        for read, labels in self.read(max(1, _NUMBERS_AT_A_TIME // self.dim)):
-            rows = read if self.answering else self._checked(read, row)
-            yield Piece(rows, len(rows), f"{self.name}, from row {row} on", labels)
+        for rows, labels in read(size):
+            if not answering:
+                rows = _finite(rows, name, columns, row)
+            yield rows, len(rows), labels
             row += len(rows)
-        if row != self.count:
-            raise ValueError(f"{self.name} must have {self.count} vectors, got {row}")
 
-    def _checked(self, read: NDArray[Any], row: int) -> NDArray[Any]:
-        """The numbers as float32 or float64; ValueError unless all are finite."""
-        rows = arrays.as_floats(read, f"{self.name}: vectors", row)
-        finite = np.isfinite(rows)
-        if not finite.all():
-            at, place = np.argwhere(~finite)[0]
-            got = "no number" if np.isnan(rows[at, place]) else rows[at, place]
-            column = self.columns[place] if self.columns else place
-            wanted = f"{self.name}: vectors must be {self.dim} finite numbers"
-            raise ValueError(
-                f"{wanted}, got {got} in row {row + at}, column {column}; fill or drop it"
-            )
-        return rows
+    return PeopleFile(name, dim, count, checked, columns)
 
 
-def open_npy(name: str, dim: int | None, *, answering: bool = False) -> VectorFile:
+def _finite(
+    read: NDArray[Any], name: str, columns: tuple[str, ...], row: int
+) -> NDArray[Any]:
+    """The numbers as float32 or float64; ValueError, with the row, unless all are finite."""
+    rows = arrays.as_floats(read, f"{name}: vectors", row)
+    finite = np.isfinite(rows)
+    if not finite.all():
+        at, place = np.argwhere(~finite)[0]
+        got = "no number" if np.isnan(rows[at, place]) else rows[at, place]
+        column = columns[place] if columns else place
+        wanted = f"{name}: vectors must be {rows.shape[1]} finite numbers"
+        raise ValueError(
+            f"{wanted}, got {got} in row {row + at}, column {column}; fill or drop it"
+        )
+    return rows
+
+
+def open_npy(name: str, dim: int | None, *, answering: bool = False) -> PeopleFile:
     """Open a .npy file, mapped into memory. Vectors of one number may be (n,)."""
     array = load_array(name)
     rows = array
@@ -93,7 +80,7 @@ def open_npy(name: str, dim: int | None, *, answering: bool = False) -> VectorFi
             for start in range(0, len(rows), size)
         )
 
-    return VectorFile(name, rows.shape[1], len(rows), read, answering=answering)
+    return vector_file(name, rows.shape[1], len(rows), read, answering=answering)
 
 
 def load_array(path: Path) -> NDArray[Any]:

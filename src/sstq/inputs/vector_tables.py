@@ -12,8 +12,13 @@ from sstq.checks import ArgumentError, did_you_mean
 from sstq.files.parquet import MAGIC, open_parquet
 from sstq.inputs import arrays
 from sstq.inputs.csv_files import csv_rows, number_in
-from sstq.inputs.people import Path
-from sstq.inputs.vector_files import Read, VectorFile, open_npy, refuse_columns
+from sstq.inputs.people import Path, PeopleFile
+from sstq.inputs.vector_files import (
+    Read,
+    open_npy,
+    refuse_columns,
+    vector_file,
+)
 
 _NPY = b"\x93NUMPY"
 IDENTIFIERS = ("id", "uuid", "user", "name")
@@ -132,7 +137,7 @@ class VectorColumns:
             )
 
 
-def open_vectors(path: Path, wanted: VectorColumns) -> VectorFile:
+def open_vectors(path: Path, wanted: VectorColumns) -> PeopleFile:
     """Open the vectors of a .npy, Parquet or CSV file (one vector per line, with or without a header).
 
     Raises ValueError if the file cannot hold such vectors, and ImportError if it is Parquet without the [data] extra.
@@ -146,7 +151,7 @@ def open_vectors(path: Path, wanted: VectorColumns) -> VectorFile:
     return (_open_parquet if start.startswith(MAGIC) else _open_csv)(name, wanted)
 
 
-def _open_parquet(name: str, wanted: VectorColumns) -> VectorFile:
+def _open_parquet(name: str, wanted: VectorColumns) -> PeopleFile:
     """Open a Parquet file with a column of lists, or with one column per coordinate."""
     by = wanted.by
     # What a column holds may be one person's doing: on a device, every list is one, and every column has numbers.
@@ -196,9 +201,8 @@ def _open_parquet(name: str, wanted: VectorColumns) -> VectorFile:
                 )
                 row += batch.num_rows
 
-    return VectorFile(
-        name, dim, count, read, () if of_lists else tuple(columns), wanted.answering
-    )
+    names = () if of_lists else tuple(columns)
+    return vector_file(name, dim, count, read, names, answering=wanted.answering)
 
 
 def _check_numbers(name: str, schema: Any, columns: Sequence[str]) -> None:
@@ -209,7 +213,7 @@ def _check_numbers(name: str, schema: Any, columns: Sequence[str]) -> None:
             raise ArgumentError("columns", problem)
 
 
-def _open_csv(name: str, wanted: VectorColumns) -> VectorFile:
+def _open_csv(name: str, wanted: VectorColumns) -> PeopleFile:
     """Open a CSV file with one vector per line."""
     by = wanted.by
     known = wanted.dim if wanted.answering else None
@@ -255,7 +259,9 @@ def _open_csv(name: str, wanted: VectorColumns) -> VectorFile:
     count = sum(1 for _ in csv_rows(name, width, answering=wanted.answering)) - int(
         header
     )
-    return VectorFile(name, len(places), count, read, tuple(columns), wanted.answering)
+    return vector_file(
+        name, len(places), count, read, tuple(columns), answering=wanted.answering
+    )
 
 
 def _is_header(

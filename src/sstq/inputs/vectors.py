@@ -14,12 +14,12 @@ from sstq.inputs.arrays import as_vectors
 from sstq.inputs.base import Floats, Held, Input, Rows, refuse_groups
 from sstq.inputs.bounds import Bounds, Ranges
 from sstq.inputs.cells import cells_of
-from sstq.inputs.people import Path, People
+from sstq.inputs.people import Path, People, PeopleFile
 from sstq.inputs.plain_numbers import plain_numbers
 from sstq.inputs.reports import ClippedWarning, LocalReport
 from sstq.inputs.single_vectors import into_ball, read_vectors
 from sstq.inputs.trial_vectors import structured_vectors
-from sstq.inputs.vector_files import VectorFile, read_integers
+from sstq.inputs.vector_files import read_integers
 from sstq.inputs.vector_tables import VectorColumns, open_vectors
 from sstq.randomness import streams
 from sstq.randomness.secret import BitSource
@@ -101,7 +101,7 @@ class Vectors(Input):
         by: str | None,
         *,
         answering: bool = False,
-    ) -> VectorFile:
+    ) -> PeopleFile:
         """Open a file of vectors. Columns with the names of bounds are found by these."""
         names = () if self.scaling is None else self.scaling.names
         if names == tuple(map(str, range(self.dim))):
@@ -303,7 +303,7 @@ class GroupedVectors(Input):
         by: str | None,
         *,
         answering: bool = False,
-    ) -> VectorFile:
+    ) -> PeopleFile:
         """Open a file of vectors."""
         return self._vectors.open_file(path, columns, by, answering=answering)
 
