@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import sstq
+from sstq.aggregation import Estimate
 from sstq.studies import BoundsResult, NormQuestion, Range, StudyPlan, VectorQuestion
 from sstq.studies.bins import (
     BINS,
@@ -16,6 +17,7 @@ from sstq.studies.bins import (
     read_histogram,
 )
 from sstq.studies.columns import _likely_ends
+from sstq.studies.results import RangeResult
 from sstq.testing import check_study
 
 NAN = float("nan")
@@ -227,3 +229,15 @@ def test_the_ends_of_very_few_people_do_not_cross():
     )
     first, end = _likely_ends(shares, 0.5)
     assert first < end
+
+
+def test_what_clipping_may_have_moved_is_in_the_whole_region():
+    estimate = Estimate(np.array([3.0, 4.0]), np.array([0.1, 0.2]), 1000)
+    found = RangeResult(
+        estimate, 0.5, 7.0, np.zeros(2), (0.01, 0.001), people=1000, epsilon=3.0
+    )
+    region = found.region(0.9)
+    noise = estimate.region(0.9)
+    assert region.radius == noise.radius + 0.5
+    np.testing.assert_array_equal(region.half_width, noise.half_width + 0.5)
+    assert region.level == 0.9
