@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Self, get_type_hints
+from typing import Any, ClassVar, Self, get_args, get_type_hints
 
 from sstq.accounting import Ledger
 from sstq.accounting.ledger import check_local, ledger_price
@@ -137,9 +137,10 @@ class Question(Document):
     def __post_init__(self) -> None:
         check_identifier(self.study)
         asked = get_type_hints(type(self))["mechanism"]
+        wanted = " or ".join(kind.__name__ for kind in get_args(asked) or [asked])
         require(
             isinstance(self.mechanism, asked),
-            f"mechanism must be of {asked}, got {self.mechanism!r}",
+            f"mechanism must be {wanted}, got {self.mechanism!r}",
         )
         check_local(self.mechanism)
         self.check()
