@@ -385,11 +385,7 @@ class Client:
         self.outbox.remember(known)
         if turn is not None and not is_turn(question.to_json(), turn):
             return self._beginning(stage, turn)
-        messages = question.encode_each([value])
-        terms = self.campaign.shuffling
-        uploads = (
-            self._packed(messages) if terms is None else self._sealed(messages, terms)
-        )
+        uploads = self._uploads(question.encode_each([value]))
         part = known._replace(digest=self.campaign.digest)
         self.outbox.put(
             self._entry, uploads, (), needs_ledger=self._ledger is not None, part=part
@@ -434,19 +430,14 @@ class Client:
             )
         self.check_ready()
         slots = self.campaign.slots
-        shuffling = self.campaign.shuffling
-        if shuffling is not None and len(messages) % slots:
+        if self.campaign.shuffling is not None and len(messages) % slots:
             raise ValueError(
                 f"messages must be {slots} per person, slot by slot, got {len(messages)}"
             )
         with self.outbox.locked():
             self._check_nothing_waits()
             self.check_people(len(messages) // slots)
-            uploads = (
-                self._packed(messages)
-                if shuffling is None
-                else self._sealed(messages, shuffling)
-            )
+            uploads = self._uploads(messages)
             name = f"{self.campaign.name} {secrets.token_hex(16)}"
             self.outbox.put(name, uploads, names, needs_ledger=self._ledger is not None)
             return self._deliver(progress)
@@ -551,19 +542,31 @@ class Client:
                 f"the receipt of {urlsplit(self._url).netloc} is for another upload"
             )
 
-    def _packed(self, messages: Messages) -> Iterator[Upload]:
-        """Iterate over the uploads of messages that are not sealed, as large as the campaign allows."""
+    def _uploads(self, messages: Messages) -> Iterator[Upload]:
+        """Iterate over the uploads of messages; a single-use token belongs to one of them and waits with it."""
+        single = self.campaign.senders == "single-use"
+        tokens = iter(self._tokens) if single else repeat(None)
+        shuffling = self.campaign.shuffling
+        bodies = (
+            self._packed(messages)
+            if shuffling is None
+            else self._sealed(messages, shuffling)
+        )
+        for count, body in bodies:
+            yield Upload(secrets.token_hex(16), count, body, next(tokens))
+
+    def _packed(self, messages: Messages) -> Iterator[tuple[int, bytes]]:
+        """Iterate over the bodies of messages that are not sealed, as large as the campaign allows."""
         most = (
             self.campaign.most_in_batch if self._tokens else self.campaign.most_messages
         )
-        tokens = self._single_use_tokens()
         for start in range(0, len(messages), most):
             some = messages[start : start + most]
-            yield Upload(
-                secrets.token_hex(16), len(some), some.to_bytes(), next(tokens)
-            )
+            yield len(some), some.to_bytes()
 
-    def _sealed(self, messages: Messages, terms: Shuffling) -> Iterator[Upload]:
+    def _sealed(
+        self, messages: Messages, terms: Shuffling
+    ) -> Iterator[tuple[int, bytes]]:
         """Iterate over the people: their messages sealed for the collector's newest key, covered for the shuffler."""
         campaign = self.campaign
         newest = self._document.sealing_keys[0]
@@ -571,18 +574,9 @@ class Client:
         cover = bytes.fromhex(terms.sealing_key)
         rows = payloads(messages)
         people = len(messages) // campaign.slots
-        tokens = self._single_use_tokens()
         for person in range(people):
             body = seal_person(rows[person::people], crowd, newest, cover)
-            yield Upload(secrets.token_hex(16), campaign.slots, body, next(tokens))
-
-    def _single_use_tokens(self) -> Iterator[str | None]:
-        """The tokens that belong to one upload each and wait with it; None without end where there are none."""
-        return (
-            iter(self._tokens)
-            if self.campaign.senders == "single-use"
-            else repeat(None)
-        )
+            yield campaign.slots, body
 
     def _request(self, method: str, url: str, **options: Any) -> Answer:
         """Repeat a request, with growing pauses, until a further try would not change the answer."""

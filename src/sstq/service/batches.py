@@ -27,6 +27,7 @@ from sstq.files.strict_json import read_json
 from sstq.mechanisms import Mechanism
 from sstq.service.database import (
     OUTCOMES,
+    SEALED,
     Database,
     UnknownCampaign,
     batches,
@@ -137,10 +138,7 @@ def receive(database: Database, manifest: Manifest, body: bytes) -> bool:
     """
     name = manifest.campaign
     identity = bytes.fromhex(manifest.batch)
-    described = {
-        field: getattr(manifest, field)
-        for field in ("crowd", "slot", "size", "tokens", "parts")
-    }
+    described = {field: getattr(manifest, field) for field in SEALED}
     part = {"campaign": name, "batch": identity, "part": manifest.part}
     here = sa.select(envelopes.c.part).where(
         *(envelopes.c[own] == value for own, value in part.items())

@@ -105,7 +105,7 @@ verdicts = _table(
 
 # Shuffled campaigns. A crowd has its name (Campaign.crowd). At the collector: the batches that a shuffler forwarded,
 # the outcome of their envelopes, those that are not opened yet, and the hashes of all others.
-_SEALED = {
+SEALED = {
     "slot": _SMALL,
     "crowd": _TEXT,
     "size": _NUMBER,
@@ -114,13 +114,13 @@ _SEALED = {
 }
 OUTCOMES = ("accepted", "foreign", "malformed", "repeated")
 batches = _table(
-    "batches", _BATCH, _SEALED | {"opened": _FLAG} | dict.fromkeys(OUTCOMES, _NUMBER)
+    "batches", _BATCH, SEALED | {"opened": _FLAG} | dict.fromkeys(OUTCOMES, _NUMBER)
 )
 envelopes = _table("envelopes", _BATCH | {"part": _SMALL}, {"body": _BYTES})
 seen = _table("seen", _BATCH, {"digests": _BYTES})
 # At a shuffler: mixed envelopes that the collector has not acknowledged yet.
 outgoing = _table(
-    "outgoing", _BATCH | {"part": _SMALL}, _SEALED | {"count": _NUMBER, "body": _BYTES}
+    "outgoing", _BATCH | {"part": _SMALL}, SEALED | {"count": _NUMBER, "body": _BYTES}
 )
 
 OF_A_CAMPAIGN = [table for table in metadata.sorted_tables if "campaign" in table.c]

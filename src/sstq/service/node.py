@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 import rfc8785
-from prometheus_client.core import Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 
 from sstq.client.campaigns import Campaign, stage_name
 from sstq.client.sealing import SealingKey
@@ -166,15 +166,9 @@ class Node(ABC):
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics that are counted when they are read, as prometheus_client asks for them."""
         meaning = "Whether the time may be wrong, so that nothing is closed for good or deleted."
-        yield gauge(
-            "sstq_clock_doubtful", meaning, [], {(): float(self.clock.doubtful)}
-        )
-        yield gauge(
-            "sstq_inbox_uploads",
-            "Uploads waiting to be written.",
-            [],
-            {(): len(self.inbox)},
-        )
+        yield GaugeMetricFamily("sstq_clock_doubtful", meaning, self.clock.doubtful)
+        meaning = "Uploads waiting to be written."
+        yield GaugeMetricFamily("sstq_inbox_uploads", meaning, len(self.inbox))
 
     # Campaigns
 
@@ -356,14 +350,10 @@ class Collector(Node):
             ("sstq_messages_folded", "Messages in the state.", "folded"),
             ("sstq_tokens_unspent", "Unused single-use tokens.", "unspent"),
         ):
-            yield gauge(
-                name,
-                meaning,
-                ["campaign"],
-                {(own,): getattr(found, field) for own, found in counts.items()},
-            )
+            values = {(own,): getattr(found, field) for own, found in counts.items()}
+            yield gauge(name, meaning, values)
         meaning = "Tests that an honest crowd passes and this one failed."
-        yield gauge("sstq_alarms", meaning, ["campaign", "test"], raised(self.store))
+        yield gauge("sstq_alarms", meaning, raised(self.store), "test")
         shuffled = [
             name
             for name, entry in self.entries.items()
@@ -371,14 +361,14 @@ class Collector(Node):
         ]
         batches = {name: count_batches(self.store, name) for name in shuffled}
         opened = {(name,): found["batches"] for name, found in batches.items()}
-        yield gauge("sstq_batches_opened", "Opened batches.", ["campaign"], opened)
+        yield gauge("sstq_batches_opened", "Opened batches.", opened)
         outcomes = {
             (name, outcome): found[outcome]
             for name, found in batches.items()
             for outcome in OUTCOMES
         }
         meaning = "Envelopes of opened batches, by outcome."
-        yield gauge("sstq_envelopes_opened", meaning, ["campaign", "result"], outcomes)
+        yield gauge("sstq_envelopes_opened", meaning, outcomes, "result")
 
     # Keys of shuffled campaigns: public keys are in the terms; secret keys are separate, so that they can be deleted.
 

@@ -5,7 +5,7 @@ import logging
 import shutil
 import time
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -80,11 +80,9 @@ class Metrics:
         )
 
 
-def gauge(
-    name: str, meaning: str, labels: Iterable[str], values: Mapping[Any, float]
-) -> Metric:
-    """A gauge with the values of its labels."""
-    made = GaugeMetricFamily(name, meaning, labels=list(labels))
+def gauge(name: str, meaning: str, values: Mapping[Any, float], *labels: str) -> Metric:
+    """A gauge of each campaign, by its name and the values of further labels."""
+    made = GaugeMetricFamily(name, meaning, labels=["campaign", *labels])
     for own, value in values.items():
         made.add_metric(own, value)
     return made

@@ -35,6 +35,7 @@ from sstq.service.crowds import (
     settle,
     waiting,
 )
+from sstq.service.database import SEALED
 from sstq.service.models import ShufflerStatus
 from sstq.service.node import Node, RunningCampaign, is_full, lasting_terms
 from sstq.service.observing import gauge
@@ -300,22 +301,16 @@ class Shuffler(Node):
         yield from super().collect()
         counts = self.store.counts()
         people = {(name,): own.received for name, own in counts.items()}
-        yield gauge(
-            "sstq_people_waiting", "People waiting for a crowd.", ["campaign"], people
-        )
+        yield gauge("sstq_people_waiting", "People waiting for a crowd.", people)
         outgoing = {(name,): count_outgoing(self.store, name) for name in counts}
-        yield gauge(
-            "sstq_envelopes_outgoing",
-            "Mixed envelopes not acknowledged yet.",
-            ["campaign"],
-            outgoing,
-        )
+        meaning = "Mixed envelopes not acknowledged yet."
+        yield gauge("sstq_envelopes_outgoing", meaning, outgoing)
         refused = {"change": self.refused_changes, "batch": self.refused_batches}
         alarms = {
             (name, kind): 1.0 for kind, names in refused.items() for name in names
         }
         meaning = "What the collector tried to change, or did not accept."
-        yield gauge("sstq_alarms", meaning, ["campaign", "test"], alarms)
+        yield gauge("sstq_alarms", meaning, alarms, "test")
 
 
 class Work(Rounds):
@@ -421,18 +416,9 @@ class Work(Rounds):
                 digest=entry.campaign.digest,
                 batch=bytes(part["batch"]).hex(),
                 sha256=hashlib.sha256(body).hexdigest(),
-                **{
-                    field: part[field]
-                    for field in (
-                        "crowd",
-                        "slot",
-                        "size",
-                        "tokens",
-                        "part",
-                        "parts",
-                        "count",
-                    )
-                },
+                part=part["part"],
+                count=part["count"],
+                **{field: part[field] for field in SEALED},
             )
             headers = {"Content-Type": "application/octet-stream"} | manifest.signed(
                 self._node.key
