@@ -102,6 +102,9 @@ def test_behind_a_shuffler_people_count_and_not_their_messages():
     assert len(answers) == 120
     with pytest.raises(ValueError, match=r"must be those of 100 people.*got 60"):
         model.learn(answers)
+    # The bytes of an answer are all of a person's messages.
+    model.learn([model.asked.encode_each([one]).to_bytes() for one in people(100)])
+    assert model.cohorts_left[0] == "main"
 
 
 def test_devices_answer_it_as_any_other_study(tmp_path):

@@ -6,8 +6,17 @@ import pytest
 from scipy.special import bdtrc
 
 import sstq
-from sstq.studies import Question, Range, Study, Words, WordsResult, answer
+from sstq.studies import (
+    NormQuestion,
+    Question,
+    Range,
+    Study,
+    Words,
+    WordsResult,
+    answer,
+)
 from sstq.studies.spelling import LETTERS, Spelling
+from sstq.studies.words import WordsQuestion
 from sstq.testing import check_study
 
 PEOPLE = (
@@ -111,12 +120,14 @@ def test_categories_are_words_prefixes_and_the_rest():
 SIZE = Spelling().size
 
 
+KIND = {"kind": "words"}
+
+
 def document(more=0, **changes):
     """The document of a question with as many categories as its fields say, and so many more."""
     question = {
         "format": "sstq-study-question",
         "version": 1,
-        "kind": "words",
         "study": "0" * 32,
         "alphabet": LETTERS,
         "case": "lower",
@@ -124,6 +135,7 @@ def document(more=0, **changes):
         "prefixes": [[20, 5, 1]],
         "step": 1,
         "longest": 7,
+        **KIND,
     } | changes
     following = 2 * SIZE ** max(1, question["step"])
     categories = len(question["words"]) + len(question["prefixes"]) * following + 1
@@ -340,6 +352,32 @@ def test_only_its_own_json_is_a_study(changes, problem):
         Study.from_json(json.dumps(json.loads(text) | changes))
     with pytest.raises(ValueError, match="the study must be a Range, got Words"):
         Range.from_json(text)
+
+
+def test_every_cohort_of_a_simulation_has_somebody():
+    with pytest.raises(ValueError, match="enough for every cohort, got 2"):
+        Words(3.0, longest=16).simulate(["tea", "tee"], 1)
+
+
+def test_documents_are_of_the_class_that_reads_them():
+    text = json.dumps(document())
+    assert WordsQuestion.from_json(text).to_json() == Question.from_json(text).to_json()
+    with pytest.raises(ValueError, match="the document must be a NormQuestion, got"):
+        NormQuestion.from_json(text)
+    with pytest.raises(ValueError, match="the document must be a JSON object, got"):
+        Question.from_json("[]")
+    with pytest.raises(ValueError, match="the document is not a question of a study"):
+        Question.from_dict({"format": "sstq-study-question", "version": 1} | KIND)
+
+
+def test_a_person_pays_for_all_messages_of_an_answer():
+    mechanism = sstq.Frequencies(2 + 2 * SIZE, 2.0, messages=3)
+    text = json.dumps(document(mechanism=json.loads(mechanism.to_json())))
+    with pytest.raises(ValueError, match=r"most_epsilon must be at least 6\.0, got 5"):
+        answer(text, "tea", most_epsilon=5.0)
+    assert len(answer(text, "tea", most_epsilon=6.0)) == -(
+        -3 * mechanism.message_bits // 8
+    )
 
 
 def test_what_is_no_json_is_not_learned():
