@@ -116,12 +116,14 @@ class Blanket:
 
 def _common(law: Law | EitherLaw) -> Fraction:
     """γ: the mass that all distributions of a message have in common."""
-    if isinstance(law, EitherLaw):
-        parts = [_common(part) for part in law.parts]
-        if law.shares is None:
-            return min(parts)
-        # Frames are drawn almost uniformly: their shares are off by less than 2^−31.
-        return sum(map(operator.mul, law.shares, parts), Fraction(-1, 2**31))
+    parts = [_common_of_part(part) for part in law.parts]
+    if law.shares is None:
+        return min(parts)
+    # Frames are drawn almost uniformly: their shares are off by less than 2^−31.
+    return sum(map(operator.mul, law.shares, parts), Fraction(-1, 2**31))
+
+
+def _common_of_part(law: Law) -> Fraction:
     if law.kind == "table":
         return Fraction(sum(map(min, zip(*law.weights, strict=True))), TOTAL)
     if law.kind == "two-level":

@@ -104,6 +104,12 @@ class Estimator(ABC):
     def estimate(self, sums: Sums) -> Estimate:
         """The estimate from the sums of at least one message, of vectors as they are encoded."""
 
+    def table(self, sums: Sums) -> dict[str, Ints]:  # noqa: ARG002 (a hook)
+        """A table of counts: the fields of the messages that were sent, and how often each was."""
+        raise ValueError(
+            "this mechanism keeps no counts of its messages; export the state (.npz)"
+        )
+
     def sent(self, sums: Sums) -> tuple[Ints, int] | None:  # noqa: ARG002 (a hook)
         """How often each message occurred, and how many different ones there are; None if sums do not tell.
 

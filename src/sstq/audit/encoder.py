@@ -210,13 +210,12 @@ def _outcomes(
         if not _all_same(corners):
             continue
         sent = corners[:, 0]
-        if (
-            isinstance(law, Law)
-            and law.kind == "table"
-            and np.any(sent[:, 0] != np.flatnonzero(law.weights[case])[list(places)])
+        draw, row = law.part_of(case)
+        part = law.parts[draw]
+        if part.kind == "table" and np.any(
+            sent[:, 0] != np.flatnonzero(part.weights[row])[list(places)]
         ):
             continue
-        draw = law.part_of(case)[0] if isinstance(law, EitherLaw) else 0
         names = [row.tobytes() for row in sent]
         if law.kind == "half-space":
             if np.array_equal(*sent):

@@ -14,13 +14,14 @@ _SHUFFLED = "the shuffled bound holds only if a trusted shuffler mixes the messa
 
 
 def account(
-    epsilon: Annotated[float | None, option("The ε of one round.")] = None,
-    rounds: Annotated[
-        int | None, option("The number of rounds that a client answers.")
-    ] = None,
-    delta: Annotated[float, option("The total δ of all rounds; 0 for pure ε.")] = 0.0,
+    epsilon: Annotated[float | None, option("Spend this ε per round.")] = None,
+    rounds: Annotated[int | None, option("Let a client answer so many rounds.")] = None,
+    delta: Annotated[
+        float, option("Allow this total δ of all rounds; 0 for pure ε.")
+    ] = 0.0,
     total_epsilon: Annotated[
-        float | None, option("The total ε of all rounds: solve for the rest.")
+        float | None,
+        option("Allow this total ε of all rounds, and solve for the rest."),
     ] = None,
     mechanism: Annotated[
         Path | None,
@@ -32,9 +33,9 @@ def account(
     ] = None,
     messages: Annotated[
         int | None,
-        option("The shuffled messages per client and round, each in its own slot."),
+        option("Shuffle so many messages per client and round, each in its own slot."),
     ] = None,
-    ledger: Annotated[Path | None, option("Show this ledger instead.")] = None,
+    ledger: Annotated[Path | None, option("Show this ledger file instead.")] = None,
 ) -> None:
     """Compute a client's total ε over many rounds, without and with δ; or show a client's ledger.
 

@@ -42,7 +42,7 @@ _SHUFFLER_SECONDS = 10.0
 
 _Name = Annotated[
     str,
-    argument("The campaign's name: 1 to 64 characters out of a-z, 0-9 and hyphens."),
+    argument("Name the campaign, by 1 to 64 characters out of a-z, 0-9 and hyphens."),
 ]
 _Url = Annotated[
     str, option("Use the collector at this address.", "--url", envvar="SSTQ_URL")
@@ -64,7 +64,7 @@ _Readers = Annotated[
         show_default="administrator",
     ),
 ]
-_Yes = Annotated[bool, option("Do not ask.", "--yes")]
+_Yes = Annotated[bool, option("Go on without asking.", "--yes")]
 _Terms = Annotated[
     Path | None,
     option('Add the terms of this JSON file, such as {"labels": ["home", "work"]}.'),
@@ -86,12 +86,10 @@ def create(
     ] = None,
     people: Annotated[
         int | None,
-        option(
-            "For a study: expect so many people in all its stages.", "--people", "-n"
-        ),
+        option("Expect so many people in all stages of a study.", "--people", "-n"),
     ] = None,
     hours: Annotated[
-        float | None, option("For a study: let each stage last so long.")
+        float | None, option("Let each stage of a study last so many hours.")
     ] = None,
     url: _Url = _DEFAULT_URL,
     closes: _Closes = None,
@@ -352,12 +350,12 @@ def change(
         option("Show readers an estimate after so many messages.", show_default="20"),
     ] = None,
     renew: Annotated[
-        list[str] | None, option("Replace this one.", metavar="send-token|read-token")
+        list[str] | None, option("Replace this token.", metavar="send-token|read-token")
     ] = None,
     terms: _Terms = None,
     yes: _Yes = False,
 ) -> None:
-    """Change a campaign's terms, also opens, labels and most_messages. Its mechanism and shuffler cannot change.
+    """Change a campaign's terms, also opens, labels and most_messages; but not its mechanism and shuffler.
 
     A renewed token is printed; the old one, and all senders' tokens, stop working. Of a shuffled campaign only its
     times and its readers can change, because people agreed to the rest: create a new campaign for new terms.

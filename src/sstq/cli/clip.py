@@ -27,7 +27,7 @@ def clip(
     clients: Annotated[
         int | None,
         option(
-            "The number of clients of the mean.",
+            "Suggest it for a mean of so many clients.",
             min=1,
             show_default="as many as vectors",
         ),

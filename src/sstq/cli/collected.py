@@ -130,7 +130,6 @@ def _stage_row(stage: dict[str, Any]) -> list[object]:
 
 def write_counts(url: str, name: str, token: str, output: Path) -> None:
     """Write how often each message occurred, for SQL engines; of a study all stages, with a column that says which."""
-    from sstq.aggregation import SparseEstimator
     from sstq.files.atomic import atomic_file
     from sstq.files.parquet import import_pyarrow
 
@@ -142,10 +141,6 @@ def write_counts(url: str, name: str, token: str, output: Path) -> None:
     tables = []
     for part, number in parts.items():
         mechanism = fetched(url, part).mechanism
-        if not isinstance(mechanism.estimator, SparseEstimator):
-            raise ValueError(
-                f"{mechanism.name} keeps no counts of its messages; export the state (.npz)"
-            )
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "state.npz"
             with file.open("wb") as opened:

@@ -58,7 +58,7 @@ def encode(
         option("Overwrite the file. People encoded again spend ε again.", "--force"),
     ] = False,
 ) -> None:
-    """Encode each vector as one message, which is private unless the mechanism needs a trusted aggregator.
+    """Encode each row of a file as one private message.
 
     The input is read, checked and encoded in pieces, whatever its size. If any vector is bad, no message file
     is written. With a survey (sstq survey init) the files are tables that have its columns, and each line is one

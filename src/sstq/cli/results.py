@@ -1,6 +1,5 @@
 """What `sstq aggregate` writes and prints: a mean, or one per public group."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +37,8 @@ def report(
     verbose: bool,
 ) -> None:
     """Write and print the results: one mean, of the label "", or one per label of the column `by`."""
+    from sstq.files.atomic import write_files
+
     if by is None:
         files = means[""].files()
         told = means[""].summary()
@@ -61,8 +62,7 @@ def report(
         "note": means[noted[0]].note if noted else "",
         "simulated": simulated,
     }
-    for name, content in (files | {"summary.json": summary}).items():
-        _write(folder / name, content)
+    write_files(folder, files | {"summary.json": summary})
     summary |= {
         name: safe_figure(summary[name])
         for name in ("epsilon", "privacy_loss", "total_epsilon")
@@ -114,24 +114,6 @@ def _files_by_label(means: "Mapping[str, Estimate]") -> dict[str, Any]:
     values = np.array([means[label].value for label in labels])
     errors = np.array([means[label].stderr for label in labels])
     return {"mean.npy": values, "stderr.npy": errors, "groups.csv": rows}
-
-
-def _write(path: Path, content: Any) -> None:
-    """Write arrays, rows or JSON values, as the name of the file says."""
-    import numpy as np
-
-    from sstq.files.atomic import atomic_file, write_csv
-
-    if path.suffix == ".csv":
-        write_csv(path, list(content[0]), content)
-        return
-    with atomic_file(path) as file:
-        if path.suffix == ".npy":
-            np.save(file, content)
-        elif path.suffix == ".npz":
-            np.savez(file, **content)
-        else:
-            file.write(json.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
 
 
 def _advise(mechanism: "Mechanism", text: str, clients: int) -> None:

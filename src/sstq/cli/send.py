@@ -224,12 +224,8 @@ def _answer_and_send(
 ) -> int:
     """Answer the stage of a study for the people in files; returns how many messages were acknowledged."""
     from sstq.messages.batch import Messages
-    from sstq.studies import Question
 
-    question = client.campaign.question
-    if not isinstance(question, Question):
-        raise ValueError("files do not answer this study; its people call take_part")
-    answers = [question.encode_file(path, column) for path in files]
+    answers = [client.campaign.question.encode_file(path, column) for path in files]
     with _explaining():
         return client.send_messages(Messages.concatenate(answers), names=names)
 

@@ -33,9 +33,9 @@ Ask cohorts in turn; everybody answers once, so the ε of a message is a person'
 """
 
 FileArgument = Annotated[
-    Path, argument("The state of the study, a JSON file.", metavar="FILE")
+    Path, argument("Keep the state of the study in this JSON file.", metavar="FILE")
 ]
-PeopleOption = Annotated[int, option("The number of people.", "--people", "-n")]
+PeopleOption = Annotated[int, option("Ask so many people.", "--people", "-n")]
 _KINDS = "words, range, columns or panel"
 
 
@@ -46,25 +46,31 @@ def new(
         float | None,
         option("Spend this ε per person, in total; a panel has its mechanism's."),
     ] = None,
-    longest: Annotated[int, option("For words: the most letters of a string.")] = 16,
+    longest: Annotated[
+        int, option("For words: find strings of at most so many letters.")
+    ] = 16,
     candidates: Annotated[
-        Path | None, option("For words: a file of public strings, one per line.")
+        Path | None,
+        option(
+            "For words: ask for the public strings in this file first, one per line."
+        ),
     ] = None,
     shuffled: Annotated[
-        float | None, option("For words: messages are shuffled; this is the total δ.")
+        float | None,
+        option("For words: let a shuffler mix the messages, with this total δ."),
     ] = None,
     dim: Annotated[
-        int | None, option("For a range: the length of the vectors.")
+        int | None, option("For a range: study vectors of this length.")
     ] = None,
     columns: Annotated[
-        str | None, option("For columns: their names, such as age,bmi.")
+        str | None, option("For columns: study these, such as age,bmi.")
     ] = None,
     mechanism: Annotated[
         Path | None,
-        option("For a panel: the survey or mechanism to ask in every period."),
+        option("For a panel: ask this survey or mechanism in every period."),
     ] = None,
-    periods: Annotated[int, option("For a panel: the number of periods.")] = 52,
-    period: Annotated[str, option("For a panel: what a period is called.")] = "week",
+    periods: Annotated[int, option("For a panel: ask for so many periods.")] = 52,
+    period: Annotated[str, option("For a panel: call a period this.")] = "week",
     force: ForceOption = False,
 ) -> None:
     """Write the state of a new study.
@@ -151,13 +157,14 @@ def answer(
     document: Annotated[
         Path,
         argument(
-            "The question, as `sstq study question` writes it.", metavar="QUESTION"
+            "Answer this question, as `sstq study question` writes it.",
+            metavar="QUESTION",
         ),
     ],
     values: Annotated[
         Path,
         argument(
-            "What people hold, one row each: text, CSV, Parquet or .npy.",
+            "Answer for these people, one row each: text, CSV, Parquet or .npy.",
             metavar="VALUES",
         ),
     ],
@@ -195,7 +202,7 @@ def learn(
     file: FileArgument,
     messages: Annotated[
         list[Path],
-        argument("The messages of the cohort that was asked.", metavar="MESSAGES..."),
+        argument("Learn from these messages of the cohort.", metavar="MESSAGES..."),
     ],
     counts: Annotated[
         bool, option("Read tables of counts, not messages (sstq sql).", "--counts")

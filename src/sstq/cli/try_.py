@@ -57,7 +57,9 @@ def try_(
             metavar="COLUMN",
         ),
     ] = None,
-    longest: Annotated[int, option("Of words: the most letters.")] = 16,
+    longest: Annotated[
+        int, option("With --words: find strings of at most so many letters.")
+    ] = 16,
 ) -> None:
     """Simulate a collection on one machine: encode a file, estimate its mean, and compare it with the truth.
 

@@ -11,10 +11,7 @@ from sstq.mechanisms.base import Mechanism
 from sstq.mechanisms.frequencies import Frequencies
 from sstq.mechanisms.groupunit.groupunit import GroupUnit
 from sstq.mechanisms.sstq import SSTQ
-from sstq.mechanisms.survey.label_questions import Choice, MultiChoice
-from sstq.mechanisms.survey.number_questions import Mean, Ranged
 from sstq.mechanisms.survey.survey import Survey
-from sstq.mechanisms.survey.vector_questions import By
 from sstq.mechanisms.two_level_draw import KClosest
 
 _KNOWN = {"channel": "flat", "kashin": "certified", "frame": "hadamard"}
@@ -112,7 +109,7 @@ def _survey(survey: Survey, name: str) -> tuple[list[str], dict[str, str]]:
     for number, (question, entry) in enumerate(
         zip(survey.questions.values(), c_questions(survey), strict=True)
     ):
-        labels = getattr(question, "labels", None)
+        labels = question.for_devices().get("label_names")
         part = _members(survey.parts[number].mechanism, name)[1]
         members = {
             field: _number(field, value)
@@ -158,18 +155,10 @@ def c_questions(survey: Survey) -> list[dict[str, Any]]:
             "draw": draw,
             "items": part.items,
         }
-        if isinstance(question, Ranged):
-            entry |= {
-                "labels": len(question.edges) - 1,
-                "low": float(question.low),
-                "high": float(question.high),
-            }
-        elif isinstance(question, Choice | MultiChoice):
-            entry["labels"] = len(question.labels)
-        elif isinstance(question, Mean):
-            entry["value"] = places[question.value]
-        elif isinstance(question, By):
-            entry |= {"group": places[question.group], "value": places[question.value]}
+        told = question.for_devices()
+        told.pop("label_names", None)
+        # A name of another question is its place.
+        entry |= {field: places.get(value, value) for field, value in told.items()}
         entries.append(entry)
     return entries
 

@@ -4,6 +4,7 @@ import csv
 import errno
 import fcntl
 import io
+import json
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -70,6 +71,25 @@ def write_csv(
     writer.writerows(rows)
     with atomic_file(path) as file:
         file.write(text.getvalue().encode())
+
+
+def write_files(folder: Path, contents: Mapping[str, Any]) -> None:
+    """Write rows (.csv), an array (.npy), several (.npz) or JSON values to each file, as its name says."""
+    import numpy as np
+
+    for name, content in contents.items():
+        path = folder / name
+        if path.suffix == ".csv":
+            write_csv(path, list(content[0]), content)
+            continue
+        with atomic_file(path) as file:
+            if path.suffix == ".npy":
+                np.save(file, content)
+            elif path.suffix == ".npz":
+                np.savez(file, **content)
+            else:
+                text = json.dumps(content, indent=2, allow_nan=False)
+                file.write(text.encode() + b"\n")
 
 
 @contextmanager

@@ -169,7 +169,7 @@ class Plan:
     @property
     def central_error(self) -> float:
         """For a plan with a shuffler: the error of (ε, δ)-private Gaussian noise added by a trusted server."""
-        size = self.mechanism.dim * (self.mechanism.groups or 1)
+        size = self.mechanism.dim * self._groups
         delta = self.request.delta
         return self.request.clip * central_error(
             size, self.total_epsilon, delta, self.clients
@@ -178,7 +178,7 @@ class Plan:
     @property
     def noise(self) -> float:
         """The standard deviation of one coordinate of a class mean: the sums of all are 1/classes of the means."""
-        return self.error * math.sqrt((self.mechanism.groups or 1) / self.mechanism.dim)
+        return self.error * math.sqrt(self._groups / self.mechanism.dim)
 
     @property
     def useful_below(self) -> float:
@@ -206,6 +206,11 @@ class Plan:
         return 1 / (1 + math.exp(-logit(evidence, of_odds)))
 
     @property
+    def _groups(self) -> int:
+        """The number of means."""
+        return self.request.classes or 1
+
+    @property
     def signal_to_noise(self) -> float:
         """The length of the mean divided by its error, for all rounds together: √rounds · mean_norm / error.
 
@@ -218,7 +223,7 @@ class Plan:
     def _needed_mse(self) -> float:
         """The squared error over clip² at which the signal-to-noise ratio is 1."""
         signal = (self.request.mean_norm or self.request.clip) / self.request.clip
-        return signal**2 * self.request.rounds / (self.mechanism.groups or 1)
+        return signal**2 * self.request.rounds / self._groups
 
     @property
     def feasible(self) -> bool:
@@ -247,7 +252,7 @@ class Plan:
         )
         if request.mean_norm is not None:
             assumed = f"for a {what} of norm {request.mean_norm:g}"
-        error = self.relative_error * math.sqrt(self.mechanism.groups or 1)
+        error = self.relative_error * math.sqrt(self._groups)
         rounds = f" in each of {request.rounds:,} rounds" if request.rounds > 1 else ""
         reason = f"{reached}signal-to-noise {ratio:.3g} {assumed}; its error is {error:.3g} × clip{rounds}"
         return Verdict(

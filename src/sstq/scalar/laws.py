@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from sstq.exactness import TOTAL, log_upper
 
@@ -60,6 +60,7 @@ class Law:
     kind: Kind
     size: int
     weights: Sequence[Sequence[int]]
+    shares: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", tuple(map(tuple, self.weights)))
@@ -124,6 +125,15 @@ class Law:
         if self.kind == "two-level":
             return [(first, second), (self.size - first, TOTAL - second)]
         return [(1, first), (1 if self.kind == "half-space" else self.size - 1, second)]
+
+    @property
+    def parts(self) -> Sequence["Law"]:
+        """The only one."""
+        return (self,)
+
+    def part_of(self, case: int) -> tuple[int, int]:
+        """The only part, and the case."""
+        return 0, case
 
     def law(self) -> Self:
         """A draw that is nothing but its law."""

@@ -49,6 +49,10 @@ class Document(ABC):
     def encode_each(self, values: Sequence[Any], rng: RngLike = None) -> Messages:
         """Return one private message per value, whatever the values are."""
 
+    def encode_file(self, path: Path, column: str | None = None) -> Messages:  # noqa: ARG002
+        """Return one private message per person in a file; `column` says where the values are, if that is not clear."""
+        raise ValueError("files do not answer this study; its people call take_part")
+
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Return the document as JSON values."""

@@ -45,6 +45,10 @@ class _Labelled(ColumnQuestion):
         """The type of the labels."""
         return type(self.labels[0])
 
+    def for_devices(self) -> dict[str, Any]:
+        """The labels and their number."""
+        return {"labels": len(self.labels), "label_names": self.labels}
+
     def _precision(self, inner: Any, items: int, answers: int) -> Precision:  # noqa: ARG002
         variance_at = inner.sets.rates.variance_at
         average = 1 / inner.categories

@@ -52,6 +52,11 @@ class Ranged(MeasuredQuestion):
     def edges(self) -> Floats:
         """The ends of the categories."""
 
+    def for_devices(self) -> dict[str, Any]:
+        """The bounds, and the number of categories."""
+        bounds = {"low": float(self.low), "high": float(self.high)}
+        return {"labels": len(self.items), **bounds}
+
     def _candidates(self) -> Candidates:
         return [("frequencies", {"categories": len(self.edges)}, 1)]
 
@@ -225,6 +230,10 @@ class Mean(Question):
             )
         vars(made).update(measured=value)
         return made
+
+    def for_devices(self) -> dict[str, Any]:
+        """The name of the question for the number."""
+        return {"value": self.value}
 
     def _candidates(self) -> Candidates:
         """The high end, the low one, and no answer."""

@@ -75,6 +75,10 @@ class Question(ABC):
         """How many times these answers tell nine of ten items of one size, and how likely an item is told."""
         return 0.0, 1.0
 
+    def for_devices(self) -> dict[str, Any]:
+        """What a device needs beside the mechanism: bounds, labels and their number, names of other questions."""
+        return {}
+
     def _notes(self, estimates: list[Any]) -> list[str]:
         """What whoever reads the result should know."""
         return sorted({each.note for each in estimates if each.note})

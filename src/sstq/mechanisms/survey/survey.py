@@ -278,13 +278,10 @@ class Survey(Mechanism):
         shares: list[Fraction] = []
         for part, draw in zip(self.parts, self.draws, strict=True):
             law = part.mechanism.law()
-            inner, within = (
-                (law.parts, law.shares or [])
-                if isinstance(law, EitherLaw)
-                else ([law], [Fraction(1)])
-            )
-            laws += inner
-            shares += [Fraction(draw, TOTAL) * share for share in within]
+            laws += law.parts
+            shares += [
+                Fraction(draw, TOTAL) * share for share in law.shares or [Fraction(1)]
+            ]
         return EitherLaw(laws, shares)
 
     @property

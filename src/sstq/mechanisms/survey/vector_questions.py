@@ -134,6 +134,10 @@ class By(Question):
         vars(made).update(choice=group, measured=value)
         return made
 
+    def for_devices(self) -> dict[str, Any]:
+        """The names of both questions."""
+        return {"group": self.group, "value": self.value}
+
     @property
     def items(self) -> Sequence[str]:
         """The coordinates of all labels."""
