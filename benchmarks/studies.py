@@ -178,26 +178,23 @@ def shapes(rng: np.random.Generator) -> Iterator[tuple[str, Floats]]:
     )
 
 
-def best_known(vectors: Floats, epsilon: float) -> float:
-    """The squared error with the best clip in hindsight."""
+def clips(vectors: Floats) -> list[tuple[float, float]]:
+    """Clips, and the squared error of the mean of all vectors that each costs without noise."""
     norms = np.linalg.norm(vectors, axis=1)
     truth = vectors.mean(axis=0)
-    noise = (
-        sstq.FrameUnit(DIM, epsilon, clients=len(vectors))
-        .typical_error(len(vectors))
-        .variance
-    )
-    errors = []
-    for clip in np.quantile(
+    tried = np.quantile(
         norms[norms > 0],
         [0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.99, 0.999, 1],
-    ):
-        clipped = vectors * np.minimum(1, clip / np.maximum(norms, 1e-300))[:, None]
-        errors.append(
-            float(np.sum((clipped.mean(axis=0) - truth) ** 2))
-            + noise * float(clip) ** 2
-        )
-    return min(errors)
+    )
+    factors = np.minimum(1, tried[:, None] / np.maximum(norms, 1e-300))
+    lost = factors @ vectors / len(vectors) - truth
+    return [*zip(tried.tolist(), np.sum(lost**2, axis=1).tolist(), strict=True)]
+
+
+def best_known(tried: list[tuple[float, float]], epsilon: float) -> float:
+    """The squared error with the best of these clips, chosen in hindsight."""
+    noise = sstq.FrameUnit(DIM, epsilon, clients=PEOPLE).typical_error(PEOPLE).variance
+    return min(noise * clip**2 + lost for clip, lost in tried)
 
 
 def ranges() -> Iterator[Result]:
@@ -207,12 +204,13 @@ def ranges() -> Iterator[Result]:
     for seed in range(STUDIES):
         scale = SCALES[seed % len(SCALES)]
         for name, vectors in shapes(np.random.default_rng([seed, 2])):
+            tried = clips(vectors)
             for epsilon in EPSILONS:
                 found = Range(DIM, epsilon).simulate(vectors * scale, seed)
                 error = float(
                     np.linalg.norm(found.mean - (vectors * scale).mean(axis=0))
                 )
-                ratio = error / (scale * math.sqrt(best_known(vectors, epsilon)))
+                ratio = error / (scale * math.sqrt(best_known(tried, epsilon)))
                 ratios.setdefault((name, epsilon), []).append(ratio)
                 held.append(error <= found.region(0.95).radius)
     for (name, epsilon), several in ratios.items():
@@ -337,7 +335,8 @@ def questions() -> Iterator[Result]:
     for name, giving in (("one other", [1]), ("all others", [*range(1, CATEGORIES)])):
         for jump in QUESTION_JUMPS:
             rng = np.random.default_rng(4)
-            moving, others = Held(), Held()
+            moving = Held()
+            others = Held()
             for _ in range(QUESTION_REPEATS):
                 at = int(rng.integers(13, 39))
                 shares = np.tile([0.1, 0.3, *[0.075] * 8], (PERIODS, 1))

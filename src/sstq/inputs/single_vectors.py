@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.inputs.cells import vector_of
+
 Floats = NDArray[np.float64]
 
 LARGEST = 1e100
@@ -15,14 +17,11 @@ def read_vectors(values: Sequence[Any], dim: int) -> Floats:
     """The vectors, (n, dim); zero for what is none, and for one with a number beyond 1e100."""
     rows = np.zeros((len(values), dim))
     for place, value in enumerate(values):
-        try:
-            vector = np.asarray(value)
-        except (TypeError, ValueError, OverflowError):
-            continue
-        is_vector = vector.shape == (dim,) and vector.dtype.kind in "iuf"
-        if is_vector and bool(np.all(np.abs(vector) <= LARGEST)):
+        vector = vector_of(value, dim)
+        if vector is not None:
             rows[place] = vector
-    return rows
+    usable = np.all(np.abs(rows) <= LARGEST, axis=1, keepdims=True)
+    return np.where(usable, rows, 0.0)
 
 
 def into_ball(rows: Floats, clip: float) -> Floats:

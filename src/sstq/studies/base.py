@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -302,49 +302,36 @@ class Study(ABC):
     def from_json(cls, text: str) -> Self:
         """Read a study from its `to_json`; ValueError for anything else."""
         data = read_json(text)
-        require(
-            isinstance(data, dict),
-            f"the JSON must be a study, got {type(data).__name__}",
-        )
-        found = data.get("format"), data.get("version")
-        require(
-            found == (FORMAT, VERSION),
-            f"the JSON must be of format {FORMAT!r}, version {VERSION}, got {found!r}",
-        )
-        kind = _KINDS.find(data.get("kind"))
-        require(
-            issubclass(kind, cls),
-            f"the study must be a {cls.__name__}, got {kind.__name__}",
-        )
         try:
+            found = data.get("format"), data.get("version")
+            require(
+                found == (FORMAT, VERSION),
+                f"the JSON must be of format {FORMAT!r}, version {VERSION}, got {found!r}",
+            )
+            kind = _KINDS.find(data.get("kind"))
+            require(
+                issubclass(kind, cls),
+                f"the study must be a {cls.__name__}, got {kind.__name__}",
+            )
             study = kind(**kind.options_from_dict(data["options"]))
             check_identifier(data["study"])
             study._state.identifier = data["study"]
             for facts in data["learned"]:
                 study._keep(facts)
-            study._state.asked = (
-                None if data["asked"] is None else Document.from_dict(data["asked"])
-            )
+            if data["asked"] is not None:
+                study._state.asked = Document.from_dict(data["asked"])
             study._state.people = data["people"]
             require(
                 type(data["people"]) is int,
                 f"people must be an integer, got {data['people']!r}",
             )
-            require(
-                json.loads(study.to_json()) == data,
-                "the JSON must be as `to_json` writes it",
-            )
         except (TypeError, KeyError, IndexError, AttributeError) as error:
             raise ValueError(f"the JSON is not a study: {error!r}") from error
+        same = json.loads(study.to_json()) == data
+        require(same, "the JSON must be as `to_json` writes it")
         return study  # type: ignore[no-any-return]
 
     # --- a simulation
-
-    def _simulated(self, generator: np.random.Generator) -> Study:
-        """A new study; public seeds follow from its identifier."""
-        study = type(self)(**self.options_from_dict(self.options_to_dict()))
-        study._state.identifier = generator.bytes(16).hex()
-        return study
 
     def simulate(
         self, values: Sequence[Any], rng: int | np.random.Generator | None = None
@@ -356,24 +343,29 @@ class Study(ABC):
             rng: None for the operating system's randomness; a seed, for the same result again.
         """
         generator = np.random.default_rng(rng)
-        study = self._simulated(generator)
+        secret = None if rng is None else generator
+        study = type(self)(**self.options_from_dict(self.options_to_dict()))
+        # Public seeds follow from the identifier.
+        study._state.identifier = generator.bytes(16).hex()
+        for held in study._split(values, generator):
+            study.question(max(1, len(held)))
+            study.learn(study.asked.encode_each(held, secret) if held else [])
+        return study.result
+
+    def _split(
+        self, values: Sequence[Any], generator: np.random.Generator
+    ) -> Iterator[Sequence[Any]]:
+        """Yield what the people of each cohort hold, whose answers have been learned when the next one is drawn."""
         left = generator.permutation(len(values))
-        while study.cohorts_left:
-            size = max(1, next(iter(study.cohort_sizes(len(left)).values())))
+        while self.cohorts_left:
+            size = max(1, next(iter(self.cohort_sizes(len(left)).values())))
             who = left[:size]
             left = left[size:]
             require(
                 len(who) > 0,
                 f"values must be enough for every cohort, got {len(values)}",
             )
-            study.question(len(who))
-            study.learn(
-                study.asked.encode_each(
-                    [values[place] for place in who],
-                    None if rng is None else generator,
-                )
-            )
-        return study.result
+            yield [values[place] for place in who]
 
 
 register_study = _KINDS.add

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -100,13 +101,11 @@ class ColumnsQuestion(Question):
 
     @staticmethod
     def _place(record: Any, name: str, edges: Floats) -> float | None:
-        value = record.get(name) if isinstance(record, Mapping) else None
-        is_number = isinstance(
-            value, int | float | np.integer | np.floating
-        ) and not isinstance(value, bool)
-        if not is_number or not -LARGEST <= value <= LARGEST:  # type: ignore[operator]
+        value: Any = record.get(name) if isinstance(record, Mapping) else None
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        if not is_number or not abs(value) <= LARGEST:
             return None
-        place = int(np.searchsorted(edges, np.float64(value), side="right")) - 1
+        place = int(np.searchsorted(edges, float(value), side="right")) - 1
         return min(max(place, 0), len(edges) - 2) + 0.5
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -216,8 +216,12 @@ class Panel(Study):
             values: for each period, what everybody holds then: one value per person, in the same order.
             rng: None for the operating system's randomness; a seed, for the same result again.
         """
-        generator = np.random.default_rng(rng)
-        study = self._simulated(generator)
+        return super().simulate(values, rng)  # type: ignore[no-any-return]
+
+    def _split(
+        self, values: Sequence[Any], generator: np.random.Generator
+    ) -> Iterator[Sequence[Any]]:
+        """Yield what those hold who drew each period."""
         periods = self.options["periods"]
         require(
             len(values) == periods,
@@ -225,15 +229,7 @@ class Panel(Study):
         )
         turn = generator.integers(periods, size=len(values[0]))
         for number, held in enumerate(values):
-            who = np.flatnonzero(turn == number)
-            study.question(max(1, len(who)))
-            held_now = [held[place] for place in who]
-            study.learn(
-                study.asked.encode_each(held_now, None if rng is None else generator)
-                if len(who)
-                else []
-            )
-        return study.result  # type: ignore[no-any-return]
+            yield [held[place] for place in np.flatnonzero(turn == number)]
 
 
 def _item(

@@ -60,15 +60,15 @@ class Curve:
     @property
     def changed(self) -> str:
         """When the curve jumped, such as “changed at week 23 (99 %)”; empty if that is not likely (95 %)."""
-        near = np.convolve(self.smoothed.jumps, np.ones(_JUMP_WINDOW))[
-            _JUMP_WINDOW // 2 :
-        ][: len(self.raw)]
+        near = np.convolve(self.smoothed.jumps, np.ones(_JUMP_WINDOW), "same")
         place = int(np.argmax(near))
         likely = float(near[place])
         first = max(0, place - 1)
         at = first + int(np.argmax(self.smoothed.jumps[first : place + 2]))
         size = abs(
-            float(self.value[min(at + 1, len(near) - 1)] - self.value[max(0, at - 2)])
+            float(
+                self.value[min(at + 1, len(self.raw) - 1)] - self.value[max(0, at - 2)]
+            )
         )
         if likely < 0.95 or size < 2 * float(self.stderr[at]):
             return ""
@@ -80,6 +80,22 @@ class Curve:
 
         reach = float(ndtri((1 + level) / 2)) * self.stderr
         return self.value - reach, self.value + reach
+
+    def columns(self, level: float = 0.95) -> dict[str, Any]:
+        """The columns of a table with a row per period."""
+        low, high = self.band(level)
+        periods = len(self.raw)
+        return {
+            "question": [self.question] * periods,
+            "item": [self.item] * periods,
+            self.period: np.arange(1, periods + 1),
+            "raw": self.raw,
+            "raw_stderr": self.raw_stderr,
+            "value": self.value,
+            "stderr": self.stderr,
+            "low": low,
+            "high": high,
+        }
 
 
 @dataclass(frozen=True, repr=False)
@@ -162,23 +178,11 @@ class PanelResult(Tabular):
 
     def columns(self, level: float = 0.95) -> dict[str, Any]:
         """All curves one below the other: the estimates of periods, the smoothed curves and their bands."""
-        columns: dict[str, Any] = {}
-        for name in ("question", "item"):
-            columns[name] = [
-                getattr(curve, name)
-                for curve in self.curves.values()
-                for _ in self.people
-            ]
-        columns[self.period] = [*range(1, len(self.people) + 1)] * len(self.curves)
-        bands = [curve.band(level) for curve in self.curves.values()]
-        for name in ("raw", "raw_stderr", "value", "stderr"):
-            columns[name] = np.concatenate(
-                [getattr(curve, name) for curve in self.curves.values()]
-            )
-        columns["low"], columns["high"] = (
-            np.concatenate(ends) for ends in zip(*bands, strict=True)
-        )
-        return columns
+        tables = [curve.columns(level) for curve in self.curves.values()]
+        return {
+            name: np.concatenate([table[name] for table in tables])
+            for name in tables[0]
+        }
 
     def plot(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -247,29 +248,29 @@ class Range(Study):
         """Return the mean around the centre, or the mean of both cohorts that sent vectors, by their errors."""
         last = self.learned[-1]
         likely = _histograms(self._last_bins)[0]
-        place = int(np.argmin(np.abs(EDGES - last["clip"])))
+        lost = bins.excess(likely)[_edge(last["clip"])]
         mean = estimate_from_dict(Estimate, last)
-        bias = float(bins.excess(likely)[place])
         centre = np.zeros(self.options["dim"])
         if self._centred:
             centre = self._centre[1]
             mean = replace(mean, value=mean.value + centre)
         else:
             first = self.learned[1]
-            before = float(
-                bins.excess(likely)[np.argmin(np.abs(EDGES - first["clip"]))]
-            )
-            risks = [
-                (self._direction * lost) ** 2 + facts["error2"]
-                for lost, facts in ((before, first), (bias, last))
-            ]
-            share = risks[1] / (risks[0] + risks[1])
+            before = bins.excess(likely)[_edge(first["clip"])]
+            risk = (self._direction * lost) ** 2 + last["error2"]
+            share = risk / ((self._direction * before) ** 2 + first["error2"] + risk)
             mean = _pooled(estimate_from_dict(Estimate, first), mean, share)
-            bias = share * before + (1 - share) * bias
+            lost = share * before + (1 - share) * lost
         people = sum(facts["people"] for facts in self.learned)
-        far = float(bins.beyond(likely)[place]), self._last_bins["error"]
+        beyond = float(bins.beyond(likely)[_edge(last["clip"])])
         return RangeResult(
-            mean, bias, last["clip"], centre, far, people, self.options["epsilon"]
+            mean,
+            float(lost),
+            last["clip"],
+            centre,
+            (beyond, self._last_bins["error"]),
+            people,
+            self.options["epsilon"],
         )
 
     def plan(self, people: int) -> StudyPlan:
@@ -290,25 +291,34 @@ class Range(Study):
 
 def _histograms(facts: dict[str, Any]) -> tuple[Floats, Floats]:
     """The likely shares of bins, and those to choose a clip by."""
-    return bins.read_histogram(np.array(facts["shares"]), facts["error"])
+    return _read(tuple(facts["shares"]), facts["error"])
+
+
+@lru_cache(maxsize=8)
+def _read(shares: tuple[float, ...], error: float) -> tuple[Floats, Floats]:
+    return bins.read_histogram(np.array(shares), error)
+
+
+def _edge(clip: float) -> int:
+    """The number of the edge that was the clip."""
+    return int(np.argmin(np.abs(EDGES - clip)))
 
 
 def _pooled(first: Estimate, second: Estimate, share: float) -> Estimate:
     """The mean with this share of the first one; their errors are independent."""
-    parts = ((share, first), (1 - share, second))
+
+    def parts(name: str) -> list[Any]:
+        return [share * getattr(first, name), (1 - share) * getattr(second, name)]
+
+    known = [one.directions for one in (first, second) if one.directions is not None]
     return Estimate(
-        value=sum(weight * one.value for weight, one in parts),  # type: ignore[arg-type]
-        stderr=np.sqrt(sum((weight * one.stderr) ** 2 for weight, one in parts)),
+        value=np.sum(parts("value"), axis=0),
+        stderr=np.sqrt(np.sum(np.square(parts("stderr")), axis=0)),
         count=first.count + second.count,
         simulated=first.simulated or second.simulated,
-        frame_bias=math.hypot(*(weight * one.frame_bias for weight, one in parts)),
-        directions=min(
-            (one.directions for _, one in parts if one.directions is not None),
-            default=None,
-        ),
-        bias_directions=min(one.bias_directions for _, one in parts),
-        largest=np.maximum(
-            share * np.asarray(first.largest), (1 - share) * np.asarray(second.largest)
-        ),
-        longest=max(weight * one.longest for weight, one in parts),
+        frame_bias=math.hypot(*parts("frame_bias")),
+        directions=min(known, default=None),
+        bias_directions=min(first.bias_directions, second.bias_directions),
+        largest=np.maximum(*parts("largest")),
+        longest=max(parts("longest")),
     )

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -82,13 +83,8 @@ class WordsResult(Tabular):
         kept = cohorts[-1]["words"]
         people = np.array([cohort["people"] for cohort in cohorts])
         own, other = np.array([cohort["rates"] for cohort in cohorts]).T
-        places = [
-            dict(zip(cohort["words"], cohort["hits"], strict=True))
-            for cohort in cohorts
-        ]
-        hits = np.array(
-            [[place.get(word, math.nan) for place in places] for word in kept]
-        ).reshape(-1, len(cohorts))
+        told = zip_longest(*(cohort["hits"] for cohort in cohorts), fillvalue=math.nan)
+        hits = np.array(list(told), dtype=np.float64).reshape(-1, len(cohorts))
         asked = ~np.isnan(hits)
         gap = own - other
         weights = np.where(asked, people * gap**2 / (other * (1 - other)), 0.0)

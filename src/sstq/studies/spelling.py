@@ -29,7 +29,7 @@ class Spelling:
 
     Examples:
         >>> spelling = Spelling("abc")
-        >>> spelling.symbols("Cab"), spelling.symbols("é"), spelling.text(spelling.symbols("é"))
+        >>> spelling.symbols("cab"), spelling.symbols("é"), spelling.text(spelling.symbols("é"))
         ((3, 1, 2), (14, 16, 13, 8), 'é')
     """
 
@@ -77,36 +77,29 @@ class Spelling:
     def symbols(self, text: str) -> tuple[int, ...]:
         """Return the symbols of a normalised string, without the end."""
         spelled: list[int] = []
-        for letter in unicodedata.normalize(
-            "NFC", text.lower() if self.case == "lower" else text
-        ):
+        for letter in text:
             if letter in self._numbers:
                 spelled.append(self._numbers[letter])
-            else:
-                for byte in letter.encode():
-                    escape, place = divmod(byte, self.size - 1)
-                    spelled += [1 + len(self.alphabet) + escape, 1 + place]
+                continue
+            for byte in letter.encode():
+                escape, place = divmod(byte, self.size - 1)
+                spelled += [1 + len(self.alphabet) + escape, 1 + place]
         return tuple(spelled)
 
     def text(self, symbols: Sequence[int]) -> str | None:
         """Return the string of symbols, up to the end; None if there is none."""
+        end = list(symbols).index(END) if END in symbols else len(symbols)
         spelled = bytearray()
-        rest = list(symbols[: symbols.index(END)] if END in symbols else symbols)
-        while rest:
-            escape = rest.pop(0) - 1 - len(self.alphabet)
+        rest = iter(symbols[:end])
+        for symbol in rest:
+            escape = symbol - 1 - len(self.alphabet)
             if escape < 0:
                 spelled += self.alphabet[escape].encode()
-            elif rest:
-                spelled.append(min(255, escape * (self.size - 1) + rest.pop(0) - 1))
             else:
-                return None
-        try:
-            text = spelled.decode()
-        except UnicodeDecodeError:
-            return None
-        ended = tuple(symbols[: len(self.symbols(text))])
-        return (
-            text
-            if ended == self.symbols(text) and set(symbols[len(ended) :]) <= {END}
-            else None
-        )
+                byte = escape * (self.size - 1) + next(rest, 1) - 1
+                spelled.append(min(255, byte))
+        text = spelled.decode(errors="replace")
+        # Rows that spell nothing, or something in another way than devices do, are those of no string.
+        is_spelled = self.normalised(text) == text and not any(symbols[end:])
+        same = is_spelled and self.symbols(text) == tuple(symbols[:end])
+        return text if same else None

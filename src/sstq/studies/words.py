@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -118,15 +118,15 @@ class WordsQuestion(Question):
 
     def held(self, values: Sequence[Any]) -> NDArray[np.int64]:
         """The category of each value; what is no string, or has no category of its own, is something else."""
-        known: dict[str, int] = {}
-        categories = np.full(len(values), self.mechanism.categories - 1)
-        for row, value in enumerate(values):
-            if isinstance(value, str):
-                text = str(value)
-                if text not in known:
-                    known[text] = self._category(text)
-                categories[row] = known[text]
-        return categories
+        category = cache(self._category)
+        other = self.mechanism.categories - 1
+        return np.array(
+            [
+                category(str(value)) if isinstance(value, str) else other
+                for value in values
+            ],
+            dtype=np.int64,
+        )
 
     def encode_file(self, path: Path, column: str | None = None) -> Messages:
         """Return one private message per person: a column of a table, or the lines of a .txt file."""
@@ -144,11 +144,9 @@ class WordsQuestion(Question):
         place = prefixes.get(symbols[:length])
         if place is None or len(symbols) > self.longest:
             return other
-        following = [*symbols[length : length + self.step], *[END] * self.step][
-            : self.step
-        ]
-        number = 0 if len(symbols) > length + self.step else 1
-        for symbol in following:
+        end = length + self.step
+        number = 0 if len(symbols) > end else 1
+        for symbol in (*symbols, *[END] * self.step)[length:end]:
             number = number * self.spelling.size + symbol
         return len(words) + place * self._following + number
 
@@ -228,22 +226,21 @@ class Words(Study):
         left = {
             f"letters 1 to {end}": _DECLINE**number for number, end in enumerate(ends)
         }
-        if (
-            self.learned
-            and not self.learned[-1]["words"]
-            and not self.learned[-1]["prefixes"]
-        ):
+        if not any(self._kept):
             return {}
         return dict(list(left.items())[len(self.learned) :])
+
+    @property
+    def _kept(self) -> tuple[list[str], list[list[int]]]:
+        """The strings and the prefixes that the next cohort is asked about."""
+        if not self.learned:
+            return self.options["candidates"], [[]]
+        return self.learned[-1]["words"], self.learned[-1]["prefixes"]
 
     def ask(self, cohort: str, people: int) -> WordsQuestion:
         """Ask about what was kept."""
         end = int(cohort.rpartition(" ")[2])
-        words: list[str] = self.options["candidates"]
-        prefixes: list[list[int]] = [[]]
-        if self.learned:
-            words = self.learned[-1]["words"]
-            prefixes = self.learned[-1]["prefixes"]
+        words, prefixes = self._kept
         step = max(1, end - len(prefixes[0])) if prefixes else 1
         categories = len(words) + len(prefixes) * 2 * self.spelling.size**step + 1
         return WordsQuestion(
