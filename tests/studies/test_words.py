@@ -1,5 +1,6 @@
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -256,6 +257,45 @@ def test_pooled_shares_and_errors():
     assert list(frame["word"]) == ["b", "a"]
 
 
+def test_cohorts_with_larger_errors_count_for_less():
+    """The weights are those of the variances that shares of zero would have."""
+    cohorts = [
+        {
+            "people": people,
+            "rates": [0.5, other],
+            "tested": 50,
+            "words": ["b"],
+            "hits": [hits],
+        }
+        for people, other, hits in ((1000, 0.1, 320), (2000, 0.3, 720))
+    ]
+    found = WordsResult.from_cohorts(cohorts, 0, 2.0, 0.01)
+    shares = np.array([(0.32 - 0.1) / 0.4, (0.36 - 0.3) / 0.2])
+    weights = np.array([1000 * 0.4**2 / (0.1 * 0.9), 2000 * 0.2**2 / (0.3 * 0.7)])
+    weights /= weights.sum()
+    np.testing.assert_allclose(found.shares, [weights @ shares])
+    rates = np.array([0.1, 0.3]) + found.shares * np.array([0.4, 0.2])
+    variances = rates * (1 - rates) / np.array([1000 * 0.4**2, 2000 * 0.2**2])
+    np.testing.assert_allclose(found.stderr, [math.sqrt(weights**2 @ variances)])
+
+
+def test_a_plan_is_that_of_the_smallest_cohort():
+    study = Words(2.0, longest=8)
+    plan = study.plan(1_000_000)
+    least = min(plan.cohorts.values())
+    variance = sstq.Frequencies(1 << 19, 2.0).sets.rates.variance_at(0.0)
+    assert plan.error == pytest.approx(6.34 * math.sqrt(variance / least))
+    assert plan.works
+    assert "found in 19 of 20 studies" in str(plan)
+    for people, problem in (
+        (400, "% of the people would be found"),
+        (3, "each of 4 cohorts needs 2 people or more"),
+    ):
+        plan = study.plan(people)
+        assert not plan.works
+        assert problem in str(plan)
+
+
 def test_a_person_answers_one_cohort_only(tmp_path):
     from sstq.accounting import Ledger
     from sstq.accounting.ledger import RoundAlreadySpent
@@ -352,6 +392,66 @@ def test_only_its_own_json_is_a_study(changes, problem):
         Study.from_json(json.dumps(json.loads(text) | changes))
     with pytest.raises(ValueError, match="the study must be a Range, got Words"):
         Range.from_json(text)
+
+
+def taken(study, shares, people=10_000):
+    """What a study keeps if the answers give these shares, by category."""
+    found = np.zeros(study.asked.mechanism.categories)
+    found[list(shares)] = list(shares.values())
+    estimate = SimpleNamespace(value=found)
+    answers = SimpleNamespace(count=people, mean=lambda: estimate)
+    return study.take(study.cohorts_left[0], study.asked, answers)
+
+
+def test_what_is_above_its_error_is_asked_about_again():
+    study = Words(2.0, longest=7, candidates=["no"])
+    study.question(10_000)
+    rates = study.asked.mechanism.sets.rates
+    gate = 2.5 * math.sqrt(rates.variance_at(0.0) / 10_000)
+    ends = 1 + SIZE**3
+    tea = (20 * SIZE + 5) * SIZE + 1
+    other = study.asked.mechanism.categories - 1
+    shares = {ends + tea: 0.2, 1 + tea: 0.3, ends: 0.1, other: 0.9, 0: -0.1}
+    shares |= {1 + tea + 1: 1.01 * gate, 1 + tea + 2: 0.99 * gate}
+    found = taken(study, shares)
+    # Candidates stay, whatever their share is; strings and prefixes are in the order of theirs.
+    assert found["words"] == ["no", "tea", ""]
+    assert found["prefixes"] == [[20, 5, 1], [20, 5, 2]]
+    expected = [
+        round((rates.other + share * rates.gap) * 10_000) for share in (-0.1, 0.2, 0.1)
+    ]
+    assert found["hits"] == expected
+    assert (found["people"], found["rates"]) == (10_000, list(rates))
+    assert found["tested"] == SIZE**3
+
+
+def test_no_more_is_asked_about_than_there_is_room_for(monkeypatch):
+    study = Words(2.0, longest=7)
+    study.question(10_000)
+    tea = (20 * SIZE + 5) * SIZE + 1
+    ends = SIZE**3 + tea
+    shares = dict.fromkeys((tea, tea + 1, tea + 2, ends, ends + 1), 0.1)
+    found = taken(study, shares)
+    assert (len(found["words"]), len(found["prefixes"])) == (2, 3)
+    # Room for one prefix with its next two letters, and one string.
+    monkeypatch.setattr("sstq.studies.words._MOST_CATEGORIES", 2 * SIZE**2 + 1)
+    found = taken(study, shares | {tea: 0.2})
+    assert (len(found["words"]), len(found["prefixes"])) == (1, 1)
+
+
+def test_the_last_cohort_keeps_no_prefixes():
+    study = Words(2.0, longest=3)
+    study.question(100)
+    tea = (20 * SIZE + 5) * SIZE + 1
+    assert taken(study, {tea: 0.9}, 100)["prefixes"] == []
+
+
+def test_later_cohorts_are_smaller():
+    sizes = Words(2.0, longest=8).cohort_sizes(1000)
+    assert list(sizes) == [f"letters 1 to {end}" for end in (3, 5, 7, 8)]
+    shares = np.array([1, 0.7, 0.49, 0.343]) / 2.533
+    assert np.abs(np.array(list(sizes.values())) - 1000 * shares).max() <= 1
+    assert sum(sizes.values()) == 1000
 
 
 def test_every_cohort_of_a_simulation_has_somebody():
