@@ -302,6 +302,10 @@ class Study(ABC):
     def from_json(cls, text: str) -> Self:
         """Read a study from its `to_json`; ValueError for anything else."""
         data = read_json(text)
+        require(
+            isinstance(data, dict),
+            f"the JSON must be a study, got {type(data).__name__}",
+        )
         try:
             found = data.get("format"), data.get("version")
             require(

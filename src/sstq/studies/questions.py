@@ -71,9 +71,13 @@ class Document(ABC):
     @classmethod
     def from_dict(cls, data: Any) -> Self:
         """Read a document; ValueError unless all of it is what `to_dict` returns."""
+        require(
+            isinstance(data, dict),
+            f"the document must be a JSON object, got {type(data).__name__}",
+        )
+        other = _OTHER_FORMATS.get(str(data.get("format")))
+        format_class: Any = import_module(other).Question if other else Question
         try:
-            other = _OTHER_FORMATS.get(str(data.get("format")))
-            format_class: Any = import_module(other).Question if other else Question
             question: Any = format_class.read(data)
         except (
             TypeError,
