@@ -111,7 +111,13 @@ def test_a_long_file_is_added_as_a_whole_or_not_at_all(tmp_path):
     """Its messages take more memory than their sums, so that they are added up while they are read."""
     mechanism = sstq.FrameUnit(4, 1.0, frame_size=4)
     path = tmp_path / "long"
-    sstq.write_messages(path, mechanism.encode(np.ones((5000, 4))))
+    messages = mechanism.encode(np.ones((5000, 4)))
+    sstq.write_messages(path, messages)
+    aggregator = mechanism.aggregator()
+    assert aggregator.update_from_file(path)
+    np.testing.assert_array_equal(
+        aggregator.sums(), mechanism.aggregator().update(messages).sums()
+    )
     path.write_bytes(path.read_bytes()[:-1] + b"\0")
     aggregator = mechanism.aggregator()
     with pytest.raises(ValueError, match="long"):

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy.special import bdtrc
+from scipy.special import bdtrc, ndtri
 
 import sstq
 from sstq.studies import (
@@ -242,16 +242,20 @@ def test_pooled_shares_and_errors():
             "people": 3000,
             "rates": [0.5, 0.1],
             "tested": 50,
-            "words": ["b", "a"],
-            "hits": [900, 700],
+            # Ten hits more than by chance do not prove that anybody holds "c".
+            "words": ["b", "a", "c"],
+            "hits": [900, 700, 310],
         },
     ]
     found = WordsResult.from_cohorts(cohorts, 0, 2.0, 0.01)
     assert found.words == ("b", "a")
     np.testing.assert_allclose(found.shares, [0.5, (700 / 3000 - 0.1) / 0.4])
     np.testing.assert_allclose(found.stderr[0], math.sqrt(0.3 * 0.7 / 4000) / 0.4)
-    low, high = found.interval(0.95)
-    assert np.all((low < found.shares) & (found.shares < high))
+    # Both at once have a probability of 95 %.
+    reach = ndtri((1 + 0.95**0.5) / 2) * found.stderr
+    for end, sign in zip(found.interval(0.95), (-1, 1), strict=True):
+        np.testing.assert_allclose(end, found.shares + sign * reach)
+    assert found.others[0] == pytest.approx(1 - found.shares.sum())
     frame = found.to_frame()
     assert list(frame.columns) == ["word", "share", "stderr", "low", "high"]
     assert list(frame["word"]) == ["b", "a"]
