@@ -1,5 +1,6 @@
 """The rules by which a study goes from stage to stage, one by one and without a server."""
 
+import time
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
@@ -12,8 +13,10 @@ pytest.importorskip("fastapi")
 
 from sstq.client.campaigns import Stage
 from sstq.service import Settings, studies
+from sstq.service import clock as clocks
 from sstq.service.node import ChangedMeanwhile, Collector
 from sstq.service.results import latest
+from sstq.service.store import Upload
 from sstq.service.terms import OwnTerms, StudyTerms
 from sstq.studies import Study, Words
 from tests.service.serving import ADMINISTRATOR
@@ -96,6 +99,38 @@ def test_a_shuffled_stage_is_over_when_its_crowd_is_there_or_an_hour_late(
     assert standing_of(head, messages, now) == standing
     doubted = standing_of(head, messages, now, doubtful=True)
     assert doubted == (standing if opened else "open")
+
+
+def test_a_collector_that_starts_with_a_wrong_clock_ends_no_stage(
+    tmp_path, monkeypatch
+):
+    """It is 400 days ahead after its machine was started again, and right some minutes later."""
+    settings = Settings(f"sqlite:///{tmp_path}/c.sqlite3", ADMINISTRATOR)
+    now = time.time()
+    first = Collector(settings)
+    for name, study, too_few in (
+        ("year", panel(), "end"),
+        ("short", words(), "end"),
+        ("long", words(), "wait"),
+    ):
+        begin(first, study, name, people=100, hours=1, too_few=too_few)
+    first.purge()  # as in its first round: it remembers its clock
+    first.store.close()
+    monkeypatch.setattr(time, "time", lambda: now + 400 * 86400)
+    monkeypatch.setattr(clocks, "machine", lambda: "started again")
+    wrong = Collector(settings)
+    for name in ("year", "short", "long"):
+        studies.advance(wrong, wrong.entries[name], wrong.store.run)
+    wrong.store.close()
+    monkeypatch.setattr(time, "time", lambda: now + 60)
+    again = Collector(settings)
+    for name in ("year", "short", "long"):
+        studies.advance(again, again.entries[name], again.store.run)
+        assert again.entries[name].campaign.stage.number == 1
+        message = again.entries[name].campaign.question.encode_each([1]).to_bytes()
+        sent = Upload(f"{name}--1", b"k" * 16, 1, message)
+        assert again.store.receive([sent]) == [1]
+    again.store.close()
 
 
 @pytest.fixture

@@ -156,6 +156,54 @@ def test_a_single_use_token_is_spent_for_the_study(server):
     assert send(second, made[1]).json() == {"count": 1}
 
 
+def test_tokens_of_another_study_are_worth_nothing(server):
+    mine, other = (
+        begin(server, name, words(), 300, senders="token").json()["send_token"]
+        for name in ("mine", "other")
+    )
+    stage = stage_of(server, "mine")
+    body = stage.question.encode(["tea"]).to_bytes()
+    answer = server.send("mine--1", stage.mechanism, body, 1, token=other)
+    assert answer.status_code == 403
+    paid = server.send("mine--1", stage.mechanism, body, 1, token=mine)
+    assert paid.json() == {"count": 1}
+
+
+def test_a_stage_that_is_over_cannot_be_opened_again(server):
+    begin(server, "over", words(), 300)
+    first = stage_of(server, "over")
+    token = server.sender("over")
+    messages = first.question.encode(["tea"] * (first.stage.people + 1))
+    most = messages[: first.stage.people]
+    assert (
+        server.send(
+            "over--1", first.mechanism, most.to_bytes(), len(most), token=token
+        ).status_code
+        == 200
+    )
+    second = next_stage(server, "over", 2)
+    before = server.status("over")["study"]["stages"]
+    for name, change in (
+        ("over--1", {"closed": False}),
+        ("over--1", {"closes": "2100-01-01T00:00:00Z"}),
+        ("over", {"closed": False}),
+        ("over", {"people": 600}),
+        ("over", {"opens": "2020-01-01T00:00:00Z"}),
+    ):
+        answer = server.administer("PATCH", f"/v1/campaigns/{name}", json=change)
+        assert answer.status_code in (409, 422), answer.text
+    late = messages[len(most) :].to_bytes()
+    answer = server.send("over--1", first.mechanism, late, 1, token=token)
+    assert (answer.status_code, answer.headers["retry-after"]) == (410, "5")
+    assert server.status("over")["study"]["stages"] == before
+    # The link leads to the open stage only, and a study that ended stays ended.
+    assert stage_of(server, "over") == second
+    server.administer("PATCH", "/v1/campaigns/over", json={"closed": True})
+    again = begin(server, "over", words(), 300)
+    assert again.status_code == 409
+    assert server.status("over")["status"] == "closed"
+
+
 def test_terms_never_change_and_stages_cannot_be_touched(server):
     begin(server, "frozen", words(), 300, readers="administrator")
     before = server.http.get("/v1/campaigns/frozen").content

@@ -130,8 +130,26 @@ class Client:
         )
         self._tokens = _checked_tokens(token)
         self._url = target.url
+        self._target = target
+        self._shuffler_url = shuffler_url
+        self._least_threshold = least_threshold
+        self._most_epsilon = most_epsilon
         self._ledger = ledger
         self._patience = patience
+        self._fetch()
+        if outbox is None and ledger is not None:
+            outbox = ledger.path.with_name(f"{ledger.path.name}.outbox")
+        # Campaigns of one name at two collectors are two, and all stages of a study are one.
+        own = f"{self.campaign.name} {self.key} {self.campaign.digest}"
+        if self.campaign.stage is not None:
+            question = self.campaign.question
+            own = f"{self.campaign.stage.study} {self.key} {question.study}"
+        self.outbox = Outbox(own, outbox)
+
+    def _fetch(self) -> None:
+        """Fetch and check the campaign, or the open stage of a study; ValueError if its terms are not allowed."""
+        target = self._target
+        least_threshold = self._least_threshold
         fetched = self._request("GET", self._url)
         self._document = read_document(fetched.content)
         self.campaign = self._document.campaign
@@ -139,6 +157,8 @@ class Client:
         self.key = signer(
             fetched.content, signature, self._document.keys, target.collector_key
         )
+        # from now on no other one
+        self._target = target._replace(collector_key=self.key)
         self._price = ledger_price(self.campaign.mechanism)
         stage = self.campaign.stage
         if target.name != (self.campaign.name if stage is None else stage.study):
@@ -158,21 +178,14 @@ class Client:
                 self._check_crowd(shuffling, least_threshold)
         elif (
             target.shuffler_key is not None
-            or shuffler_url is not None
+            or self._shuffler_url is not None
             or least_threshold is not None
         ):
             raise _refusal("the campaign names no shuffler instead of the pinned one")
-        if self._price > most_epsilon:
+        if self._price > self._most_epsilon:
             asked = f"the campaign asks for epsilon = {self._price!r} per person"
-            problem = f"must be at least {self._price!r}, got {most_epsilon!r}: {asked}; nothing was sent"
+            problem = f"must be at least {self._price!r}, got {self._most_epsilon!r}: {asked}; nothing was sent"
             raise ArgumentError("most_epsilon", problem)
-        if outbox is None and ledger is not None:
-            outbox = ledger.path.with_name(f"{ledger.path.name}.outbox")
-        # Campaigns of one name at two collectors are two, and all stages of a study are one.
-        own = f"{self.campaign.name} {self.key} {self.campaign.digest}"
-        if stage is not None:
-            own = f"{stage.study} {self.key} {self.campaign.question.study}"
-        self.outbox = Outbox(own, outbox)
         self._goes_to = self._address(self.campaign.name), self.campaign.digest
 
     def _address(self, name: str) -> str:
@@ -317,10 +330,11 @@ class Client:
     def take_part(self, value: Any) -> datetime | None:
         """Answer a study once, whatever the value is; returns when to come again, or None if nothing is left to do.
 
-        A person sends one message to all stages together, also if the program is killed: it is kept in the outbox,
-        which must be a file, and charged to the ledger as `sstq.studies.answer` does. Of a panel, the device draws its
-        period when it first comes, and returns when that begins. It returns None if the person has answered before, if
-        the study has ended, and if the person was away in their period.
+        It asks for the open stage each time, so a program may call it again and again. A person sends one message to
+        all stages together, also if the program is killed: it is kept in the outbox, which must be a file, and charged
+        to the ledger as `sstq.studies.answer` does. Of a panel, the device draws its period when it first comes, and
+        returns when that begins. It returns None if the person has answered before, if the study has ended, and if the
+        person was away in their period.
 
         Args:
             value: what the person holds; whatever it is, one message is sent, and nothing depends on it.
@@ -329,12 +343,16 @@ class Client:
             DeliveryError: the message was not acknowledged. It waits in the outbox, or was refused for good.
             ValueError: nothing was spent or sent.
         """
-        stage = self.campaign.staged
+        study = self.campaign.question.study
         if self.outbox.path is None:
             raise ArgumentError(
                 "outbox",
                 "must be a file, or a ledger given: it remembers that this person answered",
             )
+        self._fetch()
+        stage = self.campaign.staged
+        if self.campaign.question.study != study:
+            raise _refusal(f"{stage.study} is another study now")
         with self.outbox.locked():
             known = self.outbox.remembered()
             if known.digest is not None:

@@ -17,7 +17,7 @@ function rounded(value, error) {
 }
 
 const share = ({ share: found, stderr }) =>
-  stderr === null ? percent(found) : `${rounded(100 * Math.max(0, found), 100 * stderr)} %`;
+  stderr === null ? percent(found) : `${rounded(100 * Math.max(0, found), 100 * stderr)}\u00a0%`;
 const some = (names, most) =>
   names.length <= most ? names.join(", ") : `${names.slice(0, most).join(", ")} and ${count(names.length - most)} more`;
 
