@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -417,7 +418,7 @@ def test_an_outbox_is_private_and_never_replaced(tmp_path):
     assert b"week 12" not in path.read_bytes()
     assert Outbox("other", path).still_wait(["week 12"]) == []
     assert Outbox("steps", path).still_wait(["week 12"]) == ["week 12"]
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database:
         database.execute("PRAGMA user_version = 7")
     with pytest.raises(
         ValueError, match="the outbox has version 7, this library reads 1"

@@ -4,6 +4,7 @@ import socket
 import sqlite3
 import ssl
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import httpx
 import pytest
@@ -191,7 +192,7 @@ def test_more_uploads_than_it_holds_are_told_to_come_again(hasty):
     before = hasty.status("open")["received"]
     with (
         ThreadPoolExecutor(8) as threads,
-        sqlite3.connect(hasty.database, isolation_level=None) as other,
+        closing(sqlite3.connect(hasty.database, isolation_level=None)) as other,
     ):
         other.execute("BEGIN IMMEDIATE")  # nothing can be written
         sent = [threads.submit(send, number) for number in range(8)]

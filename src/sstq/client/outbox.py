@@ -12,6 +12,7 @@ import os
 import secrets
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -114,6 +115,8 @@ class Outbox:
             self._database = sqlite3.connect(
                 self.path or ":memory:", timeout=60.0, check_same_thread=False
             )
+            # whoever forgets the outbox closes it
+            weakref.finalize(self, self._database.close)
             # An answer must last as soon as it is here; what has left must not be readable.
             self._database.executescript(
                 "PRAGMA synchronous = EXTRA; PRAGMA secure_delete = ON;"

@@ -214,7 +214,9 @@ class Database:
             if self.sqlite:
                 # A file of its own: anybody may write to the other one for a moment, as for a backup.
                 self._lock = sqlite3.connect(
-                    f"{self.url.database}-lock", _LOCK_SECONDS, check_same_thread=False
+                    f"{self.url.database}-lock",
+                    timeout=_LOCK_SECONDS,
+                    check_same_thread=False,
                 )
                 self._lock.execute("BEGIN EXCLUSIVE")
             self.write(work)
