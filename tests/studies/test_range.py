@@ -164,6 +164,9 @@ def test_devices_subtract_the_centre_and_clip():
         {"centre": [1e101, 1.0]},
         {"dim": 3},
         {"centre": "ab"},
+        {"centre": [True, 1.0]},
+        {"mechanism": json.loads(sstq.FrameUnit(3, 3.0).to_json())},
+        {"mechanism": json.loads(sstq.Frequencies(BINS, 3.0).to_json())},
     ],
 )
 def test_documents_out_of_bounds_are_refused(wrong):
@@ -176,6 +179,16 @@ def test_documents_out_of_bounds_are_refused(wrong):
     VectorQuestion.from_dict(data)
     with pytest.raises(ValueError, match="must be"):
         VectorQuestion.from_dict(data | wrong)
+
+
+@pytest.mark.parametrize(
+    ("dim", "categories", "problem"),
+    [(0, BINS, "dim must be"), (2, BINS + 1, "mechanism must be")],
+)
+def test_questions_of_norms_are_checked(dim, categories, problem):
+    mechanism = sstq.Frequencies(categories, 3.0)
+    with pytest.raises(ValueError, match=problem):
+        NormQuestion(study="0" * 32, dim=dim, centre=[], mechanism=mechanism)
 
 
 def test_bounds_of_columns(seed):
@@ -241,3 +254,36 @@ def test_what_clipping_may_have_moved_is_in_the_whole_region():
     assert region.radius == noise.radius + 0.5
     np.testing.assert_array_equal(region.half_width, noise.half_width + 0.5)
     assert region.level == 0.9
+
+
+@pytest.mark.parametrize("offset", [0.0, 5.0])
+def test_what_may_be_beyond_the_clip_is_the_bias(offset, seed):
+    rng = np.random.default_rng(seed)
+    study = Range(3, 6.0)
+    while study.cohorts_left:
+        vectors = gauss(rng, 3000, 3, offset=offset)
+        study.question(3000)
+        study.learn(study.asked.encode_each(vectors, rng))
+    found = study.result
+    assert found.centre.any() == (offset > 0)
+    bins = [facts for facts in study.learned if "shares" in facts][-1]
+    lost = excess(read_histogram(np.array(bins["shares"]), bins["error"])[0])
+    clips = [facts["clip"] for facts in study.learned if "clip" in facts]
+    first, last = (lost[np.argmin(np.abs(EDGES - clip))] for clip in clips)
+    assert last > 0
+    if offset:
+        assert found.bias == last
+    else:
+        # The mean is that of two cohorts, and so is its bias.
+        assert min(first, last) <= found.bias <= max(first, last)
+        assert first == last or found.bias > min(first, last)
+
+
+def test_one_person_per_cohort_has_an_error_of_the_whole_clip():
+    study = Range(3, 6.0)
+    while study.cohorts_left:
+        study.question(1)
+        study.learn(study.asked.encode_each([[1.0, 0.0, 0.0]]))
+        if "clip" in study.learned[-1]:
+            assert study.learned[-1]["stderr"] == [study.learned[-1]["clip"]] * 3
+    assert np.isfinite(study.result.region().radius)
