@@ -334,8 +334,9 @@ def _draw_once(section: Section) -> Any:
         frameon=False,
         fontsize=8.5,
     )
-    seeds = section.curves[0]["seeds"]
-    note = "; bars: 95 % interval" if seeds >= _LEAST_SEEDS else ""
+    counts = sorted({row["seeds"] for row in section.curves})
+    seeds = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+    note = "; bars: 95 % interval" if counts[-1] >= _LEAST_SEEDS else ""
     figure.suptitle(
         f"everybody answers once; mean of {seeds} seeds{note}", fontsize=9, color=FAINT
     )
