@@ -9,12 +9,13 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 # and how many workers there are.
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo quick test soak mutants check release-check upgrade format docs bench clean
+.PHONY: help demo quick test versions soak mutants check release-check upgrade format docs bench clean
 
 help:
 	@echo "make demo    the paper's Figure 1 on digits, and digits learned from one message per person: one page"
 	@echo "make quick   the tests that are not slow, without torch and Flower: after every edit"
 	@echo "make test    the whole test suite, doctests and README snippets included"
+	@echo "make versions  the quick tests with Python 3.12 and 3.13, where they are installed; before a release"
 	@echo "make soak    what repeats: kills under load, long waits, notebooks, every snippet (half an hour); before a release"
 	@echo "make mutants one line broken at a time, some 400 times: the tests must notice (a quarter of an hour); before a release"
 	@echo "make check   formatting, lint, layers, types, tests and a strict build of the documentation"
@@ -46,6 +47,15 @@ quick: $(VENV)/extra-quick
 test: $(VENV)/extra-test
 	$(BIN)/python -m sstq.kernels > /dev/null
 	$(PYTEST)
+
+versions:
+	@for version in 3.12 3.13; do \
+		if python$$version -c '' 2> /dev/null; then \
+			$(MAKE) quick PYTHON=python$$version VENV=.venv-$$version || exit 1; \
+		else \
+			echo "There is no python$$version: nothing was tested with it."; \
+		fi; \
+	done
 
 soak: $(VENV)/extra-test
 	$(BIN)/python -m sstq.kernels > /dev/null
