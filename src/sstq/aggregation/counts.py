@@ -45,9 +45,7 @@ def read_counts(
     table: Any, counts: ArrayLike | str, layout: Layout
 ) -> tuple[tuple[Column, ...], Ints]:
     """Return the fields of the messages and their numbers; ValueError for anything that cannot be counts of them."""
-    names = [field.name for field in layout.fields] + (
-        [counts] if isinstance(counts, str) else []
-    )
+    names = layout.names + ([counts] if isinstance(counts, str) else [])
     given = column_names(table)
     missing = [name for name in names if name not in given]
     if missing:
@@ -144,7 +142,7 @@ def counting_query(
         raise ValueError(
             f"dialect must group by lists for the column {lists[0]}, got {dialect!r}; use another engine"
         )
-    names = [field.name for field in layout.fields]
+    names = layout.names
     if by in (*names, COUNT):
         raise ValueError(
             f"by must not be the name of a column of counts, got {by!r}; rename it"

@@ -133,22 +133,19 @@ class Estimate:
 
         Needs ``pip install pandas``.
         """
-        try:
-            pandas = import_module("pandas")
-        except ImportError as error:
-            raise ImportError("to_frame needs pandas: pip install pandas") from error
         columns = {
             "mean": self.value,
             "stderr": self.stderr,
             "half_width": self.region(level).half_width,
         }
-        return pandas.DataFrame(columns, index=list(self.names) or None)
+        return data_frame(columns, index=list(self.names) or None)
 
     def __repr__(self) -> str:
         size, error = (
             float(np.linalg.norm(vector)) for vector in (self.value, self.stderr)
         )
-        return f"<Estimate of {len(self.value):,} numbers from {self.count:,} messages: norm {size:.4g} ± {error:.2g}>"
+        what = f"{len(self.value):,} numbers from {self.count:,} messages"
+        return f"<{type(self).__name__} of {what}: norm {size:.4g} ± {error:.2g}>"
 
     def plot(
         self,
@@ -268,6 +265,15 @@ class Estimate:
             if self.directions is None
             else max(1.0, min(spread, self.directions))
         )
+
+
+def data_frame(table: Any, index: Any = None) -> Any:
+    """Return a table as a pandas DataFrame."""
+    try:
+        pandas = import_module("pandas")
+    except ImportError as error:
+        raise ImportError("to_frame needs pandas: pip install pandas") from error
+    return pandas.DataFrame(table, index=index)
 
 
 def student(level: float, items: int, count: int) -> float:

@@ -88,7 +88,7 @@ class SparseEstimator(Estimator):
     def table(self, sums: Sums) -> dict[str, Ints]:
         """A table of counts: the fields of the messages that were sent, and how often each was."""
         codes, counts = sent_codes(sums)
-        names = [field.name for field in self.source.counted_layout.fields]
+        names = self.source.counted_layout.names
         return {**dict(zip(names, self.columns(codes), strict=True)), COUNT: counts}
 
     @property

@@ -199,7 +199,7 @@ class _Sums:
             raise ValueError(
                 f"the column {self.by!r} must not have nulls or empty labels; fill or drop them first"
             )
-        names = (COUNT, *(field.name for field in self.mechanism.counted_layout.fields))
+        names = (COUNT, *self.mechanism.counted_layout.names)
         arrays = {name: np.asarray(table[name]) for name in names}
         for label, rows in _split(labels.astype(str)):
             yield label, {name: array[rows] for name, array in arrays.items()}

@@ -243,7 +243,7 @@ def _add_counts(aggregator: "Aggregator[Any]", path: Path, number: int) -> None:
     try:
         if STAGE in column_names(table):
             rows = _cells(table[STAGE]) == number
-            names = {COUNT, *(field.name for field in layout.fields)}
+            names = {COUNT, *layout.names}
             known = names & set(column_names(table))
             table = {name: _cells(table[name])[rows] for name in known}
         aggregator.update_counts(table, source=fingerprint(table, layout))

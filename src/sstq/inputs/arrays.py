@@ -71,6 +71,13 @@ def as_floats(values: NDArray[Any], name: str, first: int = 0) -> NDArray[Any]:
     return values.astype(np.float32 if dtype.itemsize <= 2 else np.float64)
 
 
+def is_arrow(X: Any) -> bool:
+    """Whether X is a table or column of Arrow or Polars; pandas converts to NumPy by itself."""
+    return not hasattr(X, "iloc") and (
+        hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__")
+    )
+
+
 def is_arrow_number(kind: Any) -> bool:
     """Whether `arrow_numbers` takes columns of this Arrow type, one per coordinate."""
     from pyarrow import types
@@ -172,9 +179,8 @@ def check_label_type(kind: Any, name: str, place: str) -> None:
 
 
 def _from_arrow(X: Any, name: str) -> NDArray[Any] | None:
-    """Convert objects that support Arrow (PyArrow, Polars); None for others, and for pandas, which adds its index."""
-    stream = hasattr(X, "__arrow_c_stream__")
-    if hasattr(X, "iloc") or not (stream or hasattr(X, "__arrow_c_array__")):
+    """Convert objects that support Arrow; None for others, and for pandas, which adds its index."""
+    if not is_arrow(X):
         return None
     try:
         import pyarrow
@@ -182,6 +188,7 @@ def _from_arrow(X: Any, name: str) -> NDArray[Any] | None:
     except ImportError:
         # objects that support Arrow without PyArrow support NumPy as well
         return None
+    stream = hasattr(X, "__arrow_c_stream__")
     whole = pyarrow.chunked_array(X if stream else [pyarrow.array(X)])
     table = pyarrow.types.is_struct(whole.type)
     columns = whole.flatten() if table else [whole]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sstq.inputs.arrays import as_vectors
+from sstq.inputs.arrays import as_vectors, is_arrow
 from sstq.inputs.cells import Floats, cells_of, number_of
 
 
@@ -24,7 +24,7 @@ def plain_numbers(X: ArrayLike) -> NDArray[Any]:
     """
     if isinstance(X, np.ma.MaskedArray):
         X = np.where(np.ma.getmaskarray(X), np.nan, plain_numbers(np.ma.getdata(X)))
-    if _is_arrow(X):
+    if is_arrow(X):
         return _numbers_of_arrow(X)
     try:
         values = np.asarray(X)
@@ -61,13 +61,6 @@ def _numbers_of_lists(values: Sequence[Any]) -> Floats:
 def _is_row(value: Any) -> bool:
     return isinstance(value, list | tuple) or (
         isinstance(value, np.ndarray) and value.ndim > 0
-    )
-
-
-def _is_arrow(X: Any) -> bool:
-    """Whether X is a table or column of Arrow or Polars; pandas converts to NumPy by itself."""
-    return not hasattr(X, "iloc") and (
-        hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__")
     )
 
 

@@ -103,11 +103,7 @@ def encode_batches(
         )
     kept = (keep,) if isinstance(keep, str) else tuple(keep)
     encoder = BatchEncoder(mechanism, column, kept, groups)
-    taken = [
-        name
-        for name in kept
-        if name in {column, *(field.name for field in mechanism.layout.fields)}
-    ]
+    taken = [name for name in kept if name in {column, *mechanism.layout.names}]
     if taken:
         raise ValueError(
             f"keep must not name the vectors or a column of messages, got {taken[0]!r}"

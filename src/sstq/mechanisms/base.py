@@ -359,7 +359,7 @@ class Mechanism(Agreement):
         Examples:
             >>> import sstq
             >>> layout = sstq.SSTQ(dim=4, epsilon=4.0, bits=2).counted_layout
-            >>> [field.name for field in layout.fields]
+            >>> layout.names
             ['code', 'index']
         """
         if self.uncountable:

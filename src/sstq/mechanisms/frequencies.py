@@ -34,9 +34,6 @@ class FrequencyEstimate(Estimate):
     own: float = 1.0
     other: float = 0.0
 
-    def __repr__(self) -> str:
-        return f"<Frequency{super().__repr__()[1:]}"
-
     @property
     def shares(self) -> Floats:
         """The share of people in each category, (k,): unbiased; may be negative, and may not sum to 1."""

@@ -89,7 +89,7 @@ class Messages:
 
     def column(self, name: str) -> Column:
         """Return the values of one field, such as "code"."""
-        names = [field.name for field in self.layout.fields]
+        names = self.layout.names
         if name not in names:
             raise ValueError(f"name must be one of {', '.join(names)}, got {name!r}")
         return self.columns[names.index(name)]

@@ -112,6 +112,11 @@ class Layout:
             self, "message_bits", sum(one.bits * one.count for one in self.fields)
         )
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the fields."""
+        return [field.name for field in self.fields]
+
     def empty(self, count: int = 0) -> tuple[Column, ...]:
         """Allocate columns for this many messages, without values."""
         return tuple(

@@ -92,7 +92,7 @@ def read(
 ) -> Iterator[Messages]:
     """Iterate over the messages, so many at a time; ValueError for damage, missing columns and bad values."""
     fields = mechanism.layout.fields
-    wanted = [field.name for field in fields] + ([] if by is None else [by])
+    wanted = mechanism.layout.names + ([] if by is None else [by])
     with open_parquet(file) as table:
         schema = table.schema_arrow
         missing = set(wanted) - set(schema.names)

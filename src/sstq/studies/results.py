@@ -6,7 +6,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import zip_longest
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sstq.aggregation import Estimate, Region
+from sstq.aggregation.estimates import data_frame
 
 Floats = NDArray[np.float64]
 
@@ -32,11 +32,7 @@ class Tabular(ABC):
 
     def to_frame(self, level: float = 0.95) -> Any:
         """Return the table as a pandas DataFrame. Needs ``pip install pandas``."""
-        try:
-            pandas = import_module("pandas")
-        except ImportError as error:
-            raise ImportError("to_frame needs pandas: pip install pandas") from error
-        return pandas.DataFrame(self.columns(level))
+        return data_frame(self.columns(level))
 
 
 @dataclass(frozen=True, repr=False)

@@ -58,7 +58,7 @@ class GroupEstimate(Estimate):
     tie: float = 0.0
 
     def __repr__(self) -> str:
-        return f"<Group{super().__repr__()[1:-1]}, {len(self.shares)} groups>"
+        return f"{super().__repr__()[:-1]}, {len(self.shares)} groups>"
 
     def _by_group(self, flat: Floats) -> Floats:
         return flat.reshape(len(self.shares), -1)

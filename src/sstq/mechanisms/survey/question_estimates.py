@@ -4,13 +4,12 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sstq.aggregation import Estimate
-from sstq.aggregation.estimates import student
+from sstq.aggregation.estimates import data_frame, student
 from sstq.array_types import Floats
 from sstq.mechanisms.groupunit.group_estimates import GroupEstimate
 from sstq.mechanisms.subsets import HitLaw
@@ -348,14 +347,8 @@ class SurveyEstimate(Estimate):
 
         Intervals of one question hold at once with this probability. Unknown numbers are nan.
         """
-        try:
-            pandas = import_module("pandas")
-        except ImportError as error:
-            raise ImportError("to_frame needs pandas: pip install pandas") from error
         # Columns in which nothing is known would have Python's None.
-        return pandas.DataFrame(self.table(level)).astype(
-            dict.fromkeys(_NUMBERS, float)
-        )
+        return data_frame(self.table(level)).astype(dict.fromkeys(_NUMBERS, float))
 
     def plot(self, *, level: float = 0.95, **_: Any) -> Any:
         """Draw one panel per question, with intervals; returns the Matplotlib figure. Needs the extra [plots]."""

@@ -326,19 +326,15 @@ class Survey(Mechanism):
         """The length of the estimates of all questions, as they are encoded."""
         return sum(part.dim for part in self.parts)
 
-    @property
-    def columns(self) -> dict[str, ColumnQuestion]:
-        """The questions that have a column."""
-        return {
+    @cached_property
+    def input(self) -> Record:
+        """A record with the columns of the questions that have one."""
+        columns = {
             name: question
             for name, question in self.questions.items()
             if isinstance(question, ColumnQuestion)
         }
-
-    @cached_property
-    def input(self) -> Record:
-        """A record with the columns of the questions."""
-        return Record(self.columns, self._estimated)
+        return Record(columns, self._estimated)
 
     def typical_error(self, clients: int = 1) -> ExpectedError:
         """The error for one typical vector."""
