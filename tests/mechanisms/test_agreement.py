@@ -169,8 +169,14 @@ def test_what_a_constructor_solved_is_checked():
         def check_solved(self):
             raise ValueError("decoding values that do not fit")
 
+    class Unknown(sstq.FrameUnit):
+        def privacy_loss(self):
+            return float("nan")
+
     with pytest.raises(ValueError, match="decoding values that do not fit"):
         Wrong(8, 2.0)
+    with pytest.raises(ValueError, match="spends nan, above epsilon"):
+        Unknown(8, 2.0)
 
 
 def test_what_json_says_is_checked_like_what_a_constructor_solved():

@@ -260,12 +260,18 @@ def test_what_clipping_may_have_moved_is_in_the_whole_region():
 def test_what_may_be_beyond_the_clip_is_the_bias(offset, seed):
     rng = np.random.default_rng(seed)
     study = Range(3, 6.0)
+    seeds = set()
     while study.cohorts_left:
         vectors = gauss(rng, 3000, 3, offset=offset)
         study.question(3000)
+        seeds.add(getattr(study.asked.mechanism, "frame_seed", None))
         study.learn(study.asked.encode_each(vectors, rng))
     found = study.result
     assert found.centre.any() == (offset > 0)
+    # Cohorts have frames of their own.
+    assert len(seeds - {None}) == 2
+    assert found.estimate.count == (3000 if offset else 6000)
+    assert found.people == 3000 * len(study.learned)
     bins = [facts for facts in study.learned if "shares" in facts][-1]
     lost = excess(read_histogram(np.array(bins["shares"]), bins["error"])[0])
     clips = [facts["clip"] for facts in study.learned if "clip" in facts]
@@ -287,3 +293,14 @@ def test_one_person_per_cohort_has_an_error_of_the_whole_clip():
         if "clip" in study.learned[-1]:
             assert study.learned[-1]["stderr"] == [study.learned[-1]["clip"]] * 3
     assert np.isfinite(study.result.region().radius)
+
+
+def test_studies_have_frames_of_their_own():
+    def frame_seed():
+        study = Range(3, 6.0)
+        study.question(100)
+        study.learn(study.asked.encode_each(np.ones((100, 3))))
+        study.question(100)
+        return study.asked.mechanism.frame_seed
+
+    assert frame_seed() != frame_seed()
