@@ -78,6 +78,27 @@ def test_parts_add_up_to_the_whole():
     assert same_bits(merged, whole)
 
 
+def test_a_merged_state_knows_its_files_and_its_seeds(tmp_path):
+    path = tmp_path / "messages.sstq"
+    sstq.write_messages(path, sample(30))
+    part = MECHANISM.aggregator()
+    assert part.update_from_file(path)
+    whole = aggregate(MECHANISM.encode(np.ones((5, 20))))
+    assert not whole.mean().simulated
+    whole.merge(part)
+    assert whole.mean().simulated
+    assert not whole.update_from_file(path)
+    assert whole.count == 35
+    for simulated in (False, True):
+        made = Aggregator.from_sums(whole.estimator, whole.sums(), 35, simulated)
+        assert made.mean().simulated == simulated
+
+
+def test_there_is_no_mean_of_nothing():
+    with pytest.raises(ValueError, match="a mean needs at least one message, got none"):
+        MECHANISM.aggregator().mean()
+
+
 def test_counts_are_messages():
     mechanism = sstq.FrameUnit(4, 1.0, frame_size=4)
     rows = np.array([0, 2, 2, 2, 7])

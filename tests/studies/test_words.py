@@ -192,6 +192,7 @@ def test_found_strings_and_their_shares(seed):
     assert abs(found.others[0] - 0.1) < 6 * found.others[1]
     assert found.people == 60_000
     assert found.epsilon == 4.0
+    assert found.false_share == 0.01
 
 
 def test_what_is_false_is_not_listed(seed):
@@ -448,6 +449,17 @@ def test_the_last_cohort_keeps_no_prefixes():
     study.question(100)
     tea = (20 * SIZE + 5) * SIZE + 1
     assert taken(study, {tea: 0.9}, 100)["prefixes"] == []
+
+
+def test_candidates_are_asked_about_to_the_end():
+    for candidates, left in ((["tea"], 2), ([], 0)):
+        study = Words(2.0, longest=7, candidates=candidates)
+        study.question(2)
+        other = study.asked.mechanism.categories - 1
+        study.learn(study.asked.mechanism.encode([other, other], 1))
+        study.learned[-1]["prefixes"] = []
+        study.learned[-1]["words"] = candidates
+        assert len(study.cohorts_left) == left
 
 
 def test_later_cohorts_are_smaller():
