@@ -132,10 +132,13 @@ def test_wrong_usage(tmp_path):
         "--kind must be"
         in run("study", "new", state, "--kind", "dance", "--epsilon", 1, code=2).stderr
     )
-    assert (
-        "--dim must be an integer"
-        in run("study", "new", state, "--kind", "range", code=2).stderr
-    )
+    for options, problem in {
+        ("range", "--epsilon", 1): "--dim must be given with --kind range",
+        ("panel",): "--mechanism must be given with --kind panel",
+        ("words", "--dim", 3): "--dim must be left out with --kind words",
+        ("words",): "--epsilon must be given with --kind words",
+    }.items():
+        assert problem in run("study", "new", state, "--kind", *options, code=2).stderr
     assert (
         "--epsilon must be"
         in run("study", "new", state, "--kind", "words", "--epsilon", 99, code=2).stderr

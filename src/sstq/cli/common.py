@@ -1,5 +1,6 @@
 """What several commands share: options, wrong usage, reading and describing mechanisms, and writing files."""
 
+import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -135,9 +136,9 @@ def read_mechanism(path: Path) -> "Mechanism":
         elif kind in _STUDIES:
             raise ValueError(f"{_STUDIES[kind]}, not a mechanism")
         return from_document(document)
-    except UnicodeDecodeError as error:
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(
-            f"{path} is not a mechanism's JSON file: it is not text"
+            f"{path} must be the JSON file of a mechanism; sstq spec writes one"
         ) from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error

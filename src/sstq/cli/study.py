@@ -1,6 +1,5 @@
 """`sstq study`: asks cohorts in turn, from the shell. The state of a study is one JSON file."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,17 +46,23 @@ def new(
         option("Spend this ε per person, in total; a panel has its mechanism's."),
     ] = None,
     longest: Annotated[
-        int, option("For words: find strings of at most so many letters.")
-    ] = 16,
+        int | None,
+        option(
+            "For words: find strings of at most so many letters.", show_default="16"
+        ),
+    ] = None,
     candidates: Annotated[
         Path | None,
         option(
             "For words: ask for the public strings in this file first, one per line."
         ),
     ] = None,
-    shuffled: Annotated[
+    delta: Annotated[
         float | None,
-        option("For words: let a shuffler mix the messages, with this total δ."),
+        option(
+            "For words: let a shuffler mix the messages, with this total δ.",
+            "--shuffled",
+        ),
     ] = None,
     dim: Annotated[
         int | None, option("For a range: study vectors of this length.")
@@ -69,8 +74,12 @@ def new(
         Path | None,
         option("For a panel: ask this survey or mechanism in every period."),
     ] = None,
-    periods: Annotated[int, option("For a panel: ask for so many periods.")] = 52,
-    period: Annotated[str, option("For a panel: call a period this.")] = "week",
+    periods: Annotated[
+        int | None, option("For a panel: ask for so many periods.", show_default="52")
+    ] = None,
+    period: Annotated[
+        str | None, option("For a panel: call a period this.", show_default="week")
+    ] = None,
     force: ForceOption = False,
 ) -> None:
     """Write the state of a new study.
@@ -79,36 +88,47 @@ def new(
 
     Example: sstq study new year.json --kind panel --mechanism survey.json
     """
-    from sstq.checks import check_option
+    from inspect import signature
+
+    from sstq.checks import ArgumentError, check_option
     from sstq.studies import Panel, Range, Words
     from sstq.studies.columns import ColumnRange
 
     check_output(file, force, "FILE")
-    # What is missing is refused by the study, in the name of the option.
-    spent: dict[str, Any] = {"epsilon": epsilon}
-    sized: dict[str, Any] = {"epsilon": epsilon, "dim": dim}
-    makers: dict[str, Callable[[], Study]] = {
-        "words": lambda: Words(
-            **spent, longest=longest, **_words_options(candidates, shuffled)
-        ),
-        "range": lambda: Range(**sized),
-        "columns": lambda: ColumnRange(**spent, columns=split(columns) or []),
-        "panel": lambda: Panel(
-            read_mechanism(mechanism or Path("--mechanism")), periods, period
-        ),
+    kinds: dict[str, Any] = {
+        "words": Words,
+        "range": Range,
+        "columns": ColumnRange,
+        "panel": Panel,
     }
-    with check_usage():
-        study = makers[check_option("kind", kind, tuple(makers))]()
-    write_text(file, study.to_json() + "\n")
-
-
-def _words_options(candidates: Path | None, delta: float | None) -> dict[str, Any]:
-    options: dict[str, Any] = {}
+    make = kinds[check_option("kind", kind, tuple(kinds))]
+    given: dict[str, Any] = {
+        "epsilon": epsilon,
+        "longest": longest,
+        "candidates": candidates,
+        "delta": delta,
+        "dim": dim,
+        "columns": split(columns),
+        "mechanism": mechanism,
+        "periods": periods,
+        "period": period,
+    }
+    options = {name: value for name, value in given.items() if value is not None}
+    _, *taken = signature(make.__init__).parameters.values()
+    for name in options.keys() - {parameter.name for parameter in taken}:
+        raise ArgumentError(name, f"must be left out with --kind {kind}")
+    for parameter in taken:
+        if parameter.default is parameter.empty and parameter.name not in options:
+            raise ArgumentError(parameter.name, f"must be given with --kind {kind}")
     if candidates is not None:
         options["candidates"] = candidates.read_text(encoding="utf-8").splitlines()
     if delta is not None:
-        options |= {"trust": "shuffler", "delta": delta}
-    return options
+        options["trust"] = "shuffler"
+    if mechanism is not None:
+        options["mechanism"] = read_mechanism(mechanism)
+    with check_usage():
+        study: Study = make(**options)
+    write_text(file, study.to_json() + "\n")
 
 
 def plan(file: FileArgument, people: PeopleOption) -> None:

@@ -123,6 +123,8 @@ def _bar(line: str, where: str, functions: set[Any]) -> Iterator[None]:
 
 def _functions_of(dispatcher: Any) -> set[Any]:
     """The compiled function itself, and all that it calls, except for those that are copied into their callers."""
+    from sstq.kernels.simd import is_copied
+
     found = {dispatcher}
     unread = [dispatcher.py_func]
     while unread:
@@ -131,4 +133,4 @@ def _functions_of(dispatcher: Any) -> set[Any]:
         called = {one for one in named if isinstance(one, type(dispatcher))} - found
         found |= called
         unread += [one.py_func for one in called]
-    return {one for one in found if one.targetoptions.get("inline") != "always"}
+    return {one for one in found if not is_copied(one)}

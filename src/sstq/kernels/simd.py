@@ -46,6 +46,12 @@ CACHE_LINE = 16  # float32 in 64 bytes
 inner: Any = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)  # type: ignore[call-overload]
 """Compiles a function that only kernels call, in an eighth less time than one that Python and C can call."""
 
+
+def is_copied(function: Any) -> bool:
+    """Whether a compiled function is copied into its callers, before they are compiled."""
+    return bool(function.targetoptions.get("inline") == "always")
+
+
 _INDEX = ir.IntType(64)
 _LANE = ir.IntType(32)
 _SQUARE_LANES = 8
