@@ -124,6 +124,17 @@ def test_ranges_columns_and_panels(tmp_path):
         ).output
     )
     assert picture.is_file()
+    other = (
+        "study",
+        "result",
+        state,
+        "--plot",
+        picture,
+        "--force",
+        "--question",
+        "age",
+    )
+    assert "--question must be 'drink', got 'age'" in run(*other, code=2).stderr
 
 
 def test_wrong_usage(tmp_path):

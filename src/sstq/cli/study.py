@@ -301,6 +301,8 @@ def result(
     found = _read(file).result
     if plot is not None and not hasattr(found, "plot"):
         raise WrongUsage("--plot must be left out: there is no picture of this study")
+    if question is not None and not hasattr(found, "curves"):
+        raise WrongUsage("--question must be left out: only a panel has questions")
     columns = found.columns()
     rows = [
         dict(zip(columns, row, strict=True))

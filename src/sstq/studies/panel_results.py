@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from sstq.checks import check_option
 from sstq.mechanisms.survey.question_estimates import NO_ANSWER
 from sstq.studies.results import Floats, Tabular
 from sstq.studies.smoothing import Smoothed, smooth_together
@@ -202,7 +203,8 @@ class PanelResult(Tabular):
         """
         from sstq.plots.studies import draw_curves
 
-        question = question or next(iter(self.curves))[0]
+        known = list(dict.fromkeys(name for name, _ in self.curves))
+        question = check_option("question", question or known[0], known)
         chosen = items or [item for name, item in self.curves if name == question][:8]
         return draw_curves(
             [self.curve(question, item) for item in chosen], self, level, truth
