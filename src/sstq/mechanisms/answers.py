@@ -13,8 +13,8 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from sstq.inputs import LocalReport, People, Piece
-from sstq.mechanisms.base import Mechanism, Rows
+from sstq.inputs import LocalReport, People
+from sstq.mechanisms.base import Mechanism
 from sstq.messages.batch import Messages
 from sstq.randomness.secret import RngLike, bit_source
 
@@ -76,7 +76,10 @@ def encode_files(
                     piece.X, piece.groups, source=source, report=counted
                 )
             else:
-                rows = _read(mechanism, piece, counted)
+                try:
+                    rows = mechanism.input.read(piece.X, piece.groups, counted)
+                except ValueError as error:
+                    raise ValueError(f"{piece.place}: {error}") from error
             yield replace(
                 mechanism.encode_slots(rows, source, once, slots=1), labels=piece.labels
             )
@@ -88,13 +91,6 @@ def encode_files(
             warnings.warn(warning, stacklevel=2)
     if report is not None:
         report.add(seen)
-
-
-def _read(mechanism: Mechanism, piece: Piece, report: LocalReport | None) -> Rows:
-    try:
-        return mechanism.input.read(piece.X, piece.groups, report)
-    except ValueError as error:
-        raise ValueError(f"{piece.place}: {error}") from error
 
 
 def _log(report: LocalReport) -> None:
