@@ -121,6 +121,12 @@ def check_number(
     return int(number) if integer else float(number)
 
 
+def check_near(name: str, value: Any, wanted: float, tolerance: float) -> float:
+    """Return a number that another machine may have computed a little differently; otherwise an ArgumentError."""
+    ends = wanted * (1 - tolerance), wanted * (1 + tolerance)
+    return float(check_number(name, value, *ends))
+
+
 def check_integers(
     name: str, values: ArrayLike | None, count: int, limit: int
 ) -> NDArray[np.integer]:

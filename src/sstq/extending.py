@@ -48,6 +48,7 @@ from sstq.checks import (
     RANGES,
     ArgumentError,
     check_argument,
+    check_near,
     check_number,
     check_option,
 )
@@ -168,6 +169,7 @@ __all__ = [
     "bit_source",
     "channel_words",
     "check_argument",
+    "check_near",
     "check_number",
     "check_option",
     "count_passed",

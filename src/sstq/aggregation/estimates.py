@@ -54,7 +54,10 @@ class Estimate:
         longest: the norm of the most that one message changes the mean, likewise.
         names: the names of the coordinates, if the mechanism has bounds with names; otherwise empty.
         columns: the columns of a collector's table of such estimates.
+        table_file: the name of the file that `sstq aggregate` writes `table` to.
     """
+
+    table_file: ClassVar[str] = "mean.csv"
 
     columns: ClassVar[tuple[str, ...]] = (
         "coordinate",
@@ -115,7 +118,7 @@ class Estimate:
         return {
             "mean.npy": self.value,
             "stderr.npy": self.stderr,
-            "mean.csv": self.table(level),
+            self.table_file: self.table(level),
         }
 
     def followed(self) -> Iterator[tuple[str, Any, float, float, int]]:

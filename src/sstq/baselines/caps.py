@@ -29,6 +29,7 @@ from sstq.extending import (
     Floats32,
     Words,
     channel_words,
+    check_near,
     check_number,
     draw_around,
     exp_lower,
@@ -63,12 +64,7 @@ class Cap:
         check_number("mass", self.mass, 1, TOTAL // 2, integer=True)
         check_number("inside", self.inside, self.mass + 1, TOTAL - 1, integer=True)
         gain = _gain(self.dim, self.mass, self.inside, self.on_sphere)
-        check_number(
-            "gain",
-            self.gain,
-            gain * (1 - _GAIN_TOLERANCE),
-            gain * (1 + _GAIN_TOLERANCE),
-        )
+        check_near("gain", self.gain, gain, _GAIN_TOLERANCE)
 
     @classmethod
     def optimal(cls, dim: int, epsilon: float, on_sphere: bool = True) -> Self:

@@ -8,7 +8,15 @@ from typing import ClassVar, Literal
 from sstq.baselines.caps import Cap
 from sstq.baselines.privunit import CapMechanism, CapSolved
 from sstq.baselines.projections import MATRICES, Projection
-from sstq.extending import Field, FloatField, Layout, Word, check_number, mean_chi
+from sstq.extending import (
+    Field,
+    FloatField,
+    Layout,
+    Word,
+    check_near,
+    check_number,
+    mean_chi,
+)
 
 # A mean length that was computed by another library of special functions may differ in the last digits.
 _ALIGNMENT_TOLERANCE = 1e-9
@@ -94,11 +102,8 @@ class ProjUnit(CapMechanism):
     def check_solved(self) -> None:
         """Refuse solved values that do not belong together."""
         check_number("projected", self.projected, 2, self.dim, integer=True)
-        low, high = (
-            mean_chi(self.projected) * (1 + way * _ALIGNMENT_TOLERANCE)
-            for way in (-1, 1)
-        )
-        check_number("alignment", self.alignment, low, high)
+        wanted = mean_chi(self.projected)
+        check_near("alignment", self.alignment, wanted, _ALIGNMENT_TOLERANCE)
 
     @cached_property
     def projection(self) -> Projection:

@@ -11,7 +11,7 @@ import numpy as np
 
 from sstq import kernels
 from sstq.array_types import Floats, Floats32, Ints
-from sstq.checks import check_number
+from sstq.checks import check_near, check_number
 from sstq.frames.family import FrameFamily
 from sstq.frames.tight import HadamardFrame
 from sstq.inputs.vectors import placed
@@ -157,11 +157,8 @@ class RowMechanism(Mechanism):
         check_number(
             "inside", self.choice.inside, 1, self.solved.frame_size, integer=True
         )
-        low, high = (
-            max(self.row_draw.alignment * (1 + way * _ALIGNMENT_TOLERANCE), 1e-30)
-            for way in (-1, 1)
-        )
-        check_number("alignment", self.alignment, low, high)
+        wanted = max(self.row_draw.alignment, 1e-30)
+        check_near("alignment", self.alignment, wanted, _ALIGNMENT_TOLERANCE)
 
     @cached_property
     def layout(self) -> Layout:

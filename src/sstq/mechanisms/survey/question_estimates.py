@@ -278,6 +278,7 @@ class SurveyEstimate(Estimate):
     """The results of a survey: `result["age"]` is that of a question, and `value` all of them as they are encoded."""
 
     columns = ("question", "item", *_NUMBERS)
+    table_file = "survey.csv"
 
     results: Mapping[str, QuestionEstimate] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
@@ -333,14 +334,6 @@ class SurveyEstimate(Estimate):
                 name: row[name] for name in ("estimate", "low", "high")
             }
         return {"questions": questions}
-
-    def files(self, level: float = 0.95) -> dict[str, Any]:
-        """Return what `sstq aggregate` writes: the table of all questions, and the numbers as they are encoded."""
-        return {
-            "mean.npy": self.value,
-            "stderr.npy": self.stderr,
-            "survey.csv": self.table(level),
-        }
 
     def to_frame(self, level: float = 0.95) -> Any:
         """Return `table` as a pandas DataFrame. Needs ``pip install pandas``.
