@@ -80,3 +80,10 @@ def test_equal_messages_add_up_in_any_partition(seed):
         table[aggregator.sums()[:, 0]] = aggregator.sums()[:, 1:]
         np.testing.assert_array_equal(table, expected)
         assert np.all(np.diff(aggregator.sums()[:, 0]) > 0)
+
+
+def test_who_keeps_sums_has_no_table_of_counts():
+    mechanism = sstq.SSTQ(4, 1.0)
+    sums = mechanism.aggregator().update(mechanism.encode(np.ones((3, 4)), 1)).counted()
+    with pytest.raises(ValueError, match="keeps no counts of its messages"):
+        mechanism.estimator.table(sums)

@@ -316,3 +316,9 @@ def test_squared_errors_give_the_share_explained(seed):
             1.96**2 * (1 + ratio**2) * error**2
         )
     assert found.value - found.low > 1.2 * (found.high - found.value)
+
+
+def test_files_are_no_answers(tmp_path):
+    """An answer has a label and an example, which no file of values says."""
+    with pytest.raises(ValueError, match="files do not answer this study"):
+        class_question().encode_file(tmp_path / "values.npy")
