@@ -141,3 +141,17 @@ def test_no_group_makes_a_device_refuse(groups):
         len(answer(sstq.GroupUnit(2, 1.0, groups=3), [[1.0, 0.0], [0.0, 1.0]], groups))
         == 2
     )
+
+
+def test_what_was_replaced_is_told_on_the_device_and_once_per_person(tmp_path, caplog):
+    mechanism = sstq.FrameUnit(2, 2.0, messages=3)
+    rows = np.array([[np.nan, 0.0], [0.5, 0.5]])
+    np.save(tmp_path / "rows.npy", rows)
+    people = mechanism.input.open(tmp_path / "rows.npy", answering=True)
+    with caplog.at_level("WARNING", "sstq"):
+        assert len(answer(mechanism, rows)) == 6
+        assert sum(map(len, encode_files(mechanism, people, answering=True))) == 6
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2
+    assert told[0] == told[1]
+    assert told[0].startswith("1 of 2 vectors cannot be encoded")
