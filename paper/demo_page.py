@@ -175,6 +175,7 @@ td { white-space: nowrap; }
 p { max-width: 820px; }
 .warning { background: #fff3cd; padding: 8px 12px; }
 @media (max-width: 700px) {
+  main { padding: 16px 10px 32px; }
   h1, h2 { line-height: 1.25; }
   table { font-size: 12px; }
   th, td { padding: 5px 2px; vertical-align: top; white-space: normal; }
@@ -337,7 +338,7 @@ def draw_demo(
         "Hatched: the digit's share is within two errors of 0.",
     ]
     place = (layout.right / 2, (layout.below - 0.3) / height)
-    figure.text(*place, break_line.join(note), **middle, fontsize=8)
+    figure.text(*place, break_line.join(note), **middle, fontsize=8 if narrow else 9)
     left, width = layout.axes
     tall = layout.axes_height
     axes_height = 1 - 1.87 / height if tall is None else tall / height

@@ -236,6 +236,14 @@ def test_every_link_between_pages_leads_somewhere():
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+def test_accuracies_of_the_readme_are_those_of_the_page():
+    model = README.read_text().partition("## A model")[2].partition("\n## ")[0]
+    page = (ROOT / "docs" / "learning.md").read_text()
+    numbers = re.findall(r"(\d+\.\d) %", model)
+    assert len(numbers) > 4
+    assert [number for number in numbers if f" {number} " not in page] == []
+
+
 def test_no_line_of_a_paragraph_begins_as_a_list_or_a_quote_does():
     """Wrapped there, a paragraph would end in a quotation on the site, or in a list elsewhere."""
     for page in PAGES:

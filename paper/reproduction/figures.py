@@ -201,7 +201,7 @@ def draw_networks(
         figure = new_figure(PHONE_WIDTH, 2.9 * 3 * count + 1.0)
         grid = figure.subplots(3 * count, 1).reshape(count, 3)
     else:
-        figure = new_figure(13.2, 4.2 * count + 1.0)
+        figure = new_figure(11.4, 4.0 * count + 1.0)
         grid = figure.subplots(count, 3, squeeze=False)
     for (name, rows), panels in zip(experiments.items(), grid, strict=True):
         loss, accuracy, bits = panels
@@ -479,6 +479,6 @@ def _legend(figure: Any, axes: Any, note: str, columns: int = 4) -> None:
         loc="outside lower center",
         ncols=columns,
         frameon=False,
-        fontsize=8.5,
+        fontsize=9,
     )
     figure.suptitle(note, fontsize=9, color=FAINT)
