@@ -350,6 +350,15 @@ def test_json_names_the_private_coin_and_no_other_is_read():
             {"codebook": [-1.0, 1.0], "channel": "optimal", "bits": 1},
             "codebook must be 'optimal'",
         ),
+        ({"frame": sstq.HadamardFrame(4, 16)}, "frame must have dim = 16"),
+        (
+            {"frame": sstq.HadamardFrame(16, 64, rounds=2)},
+            "frame must be a Hadamard frame of one round",
+        ),
+        (
+            {"frame": sstq.HadamardFrame(16, 64), "frame_size": 32},
+            "must be left out with a frame",
+        ),
         ({"codebook": 0}, "codebook must be"),
         ({"codebook": ""}, "codebook must be"),
         ({"decoder": False}, "decoder must be"),
@@ -465,14 +474,26 @@ def test_the_factor_of_a_rescaled_decoder_is_positive():
         )
 
 
-def test_codebooks_may_be_objects_and_frames_have_names():
+def test_codebooks_and_frames_may_be_objects():
     values = [-1.0, -0.25, 0.5, 1.0]
-    by_array = sstq.SSTQ(8, 2.0, bits=2, codebook=np.array(values))
-    by_object = sstq.SSTQ(8, 2.0, bits=2, codebook=sstq.Codebook("mine", values))
-    by_list = sstq.SSTQ(8, 2.0, bits=2, codebook=values)
-    assert by_array == by_object == by_list == sstq.from_json(by_array.to_json())
-    with pytest.raises(ValueError, match="frame must be 'hadamard' or"):
-        sstq.SSTQ(8, 2.0, frame=sstq.OrthogonalFrame(8, 32, seed=4))
+    by_array = sstq.SSTQ(
+        8,
+        2.0,
+        bits=2,
+        codebook=np.array(values),
+        frame=sstq.OrthogonalFrame(8, 32, seed=4),
+    )
+    by_object = sstq.SSTQ(
+        8,
+        2.0,
+        bits=2,
+        codebook=sstq.Codebook("mine", values),
+        frame=sstq.OrthogonalFrame(8, 32, 4),
+    )
+    by_name = sstq.SSTQ(
+        8, 2.0, bits=2, codebook=values, frame="orthogonal", frame_size=32, frame_seed=4
+    )
+    assert by_array == by_object == by_name == sstq.from_json(by_array.to_json())
     assert by_array.codebook.values.tolist() == values
     assert sstq.from_json(by_array.to_json()).replace(epsilon=3.0) == by_array.replace(
         epsilon=3.0

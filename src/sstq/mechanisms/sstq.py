@@ -18,6 +18,7 @@ from sstq.aggregation import FrameEstimator
 from sstq.array_types import Floats
 from sstq.checks import ArgumentError
 from sstq.frames.kashin import represent
+from sstq.frames.tight import FRAMES, Frame
 from sstq.inputs.bounds import read_ranges
 from sstq.inputs.trial_vectors import typical_vector
 from sstq.mechanisms import scalar_parts
@@ -98,7 +99,8 @@ class SSTQ(KashinMechanism):
             separately. `epsilon` is that of one message, `bundle_epsilon` that of all.
         bounds: the range of each column, {name: (low, high)} or an array of shape (dim, 2): columns are centred and
             scaled into the ball, and the mean is in their units. Other vectors must be scaled to the ball before.
-        frame, frame_size, kashin, level, steps: as in `sstq.mechanisms.framed.KashinMechanism`.
+        frame: a name, or a `HadamardFrame`, `OrthogonalFrame` or `FourierFrame`, which also has the size and the seed.
+        kashin, level, steps, frame_size: as in `sstq.mechanisms.framed.KashinMechanism`.
 
     Examples:
         >>> mechanism = SSTQ(dim=25_450, epsilon=3.0, bits=4, clip=0.1)
@@ -142,7 +144,7 @@ class SSTQ(KashinMechanism):
         level: float | None = None,
         steps: int | None = None,
         messages: int = 1,
-        frame: FrameName = "hadamard",
+        frame: FrameName | Frame = "hadamard",
         frame_size: int | None = None,
         frame_seed: int = 0,
         bounds: Any = None,
@@ -150,6 +152,15 @@ class SSTQ(KashinMechanism):
         given = dict(locals())
         common = self.checked(dim=dim, epsilon=epsilon, clip=clip, messages=messages)
         shown: dict[str, Any] = {}
+        if isinstance(frame, Frame):
+            frame, frame_size, frame_seed = _frame_options(
+                frame, common["dim"], frame_size, frame_seed
+            )
+            shown |= {
+                "frame": frame,
+                "frame_size": frame_size,
+                "frame_seed": frame_seed,
+            }
         if codebook is not None and not isinstance(codebook, str):
             codebook = (
                 codebook
@@ -161,7 +172,7 @@ class SSTQ(KashinMechanism):
             bounds = read_ranges(bounds, common["dim"])
             shown["bounds"] = {name: (low, high) for name, low, high in bounds}
         framed, chosen, recipe = solve_kashin(
-            common["dim"], frame_size, frame_seed, level, steps, frame, kashin
+            common["dim"], frame_size, frame_seed, level, steps, str(frame), kashin
         )
         density = (
             Density.kashin(recipe.bound(chosen), chosen.redundancy)
@@ -372,6 +383,27 @@ class SSTQ(KashinMechanism):
 
 def _index_and_code(messages: Messages) -> tuple[Column, Column]:
     return messages.column("index"), messages.column("code")
+
+
+def _frame_options(
+    frame: Frame, dim: int, size: int | None, seed: int
+) -> tuple[Any, int, int]:
+    """The name, size and seed of a frame, which JSON holds."""
+    if frame.dim != dim:
+        raise ArgumentError(
+            "frame", f"must have dim = {dim}, got a frame of dim = {frame.dim}"
+        )
+    if (size not in (None, frame.size)) or seed not in (0, frame.seed):
+        raise ArgumentError(
+            "frame_size",
+            "and frame_seed must be left out with a frame, which has its own",
+        )
+    if frame != FRAMES[frame.name](dim, frame.size, frame.seed):
+        raise ArgumentError(
+            "frame",
+            f"must be a Hadamard frame of one round, or another frame of sstq, got {frame!r}",
+        )
+    return frame.name, frame.size, frame.seed
 
 
 def _given_codebook(values: ArrayLike) -> Codebook:
