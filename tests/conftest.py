@@ -58,6 +58,8 @@ _LONGEST = (
     "test_documentation.py",
     "test_installation.py",
     "test_javascript.py",
+    "test_studies.py",
+    "test_shuffled_studies.py",
     "test_browser.py",
     "test_openapi.py",
     "test_compiling.py",
