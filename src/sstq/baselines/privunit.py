@@ -153,7 +153,7 @@ class CapMechanism(Mechanism):
         vectors = messages.column("vector")
         if self.projection is not None:
             vectors = self.projection.lift(vectors, messages.column("matrix"))
-        return np.asarray(vectors.astype(np.float64) * self._decoding_factor)
+        return vectors.astype(np.float64) * self._decoding_factor
 
     @property
     def _decoding_factor(self) -> float:

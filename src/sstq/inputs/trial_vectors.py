@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 def typical_vector(dim: int, norm: float = 1.0) -> NDArray[np.float64]:
     """The default vector for error predictions: one fixed Gaussian direction."""
     direction = np.random.default_rng(0).standard_normal(dim)
-    return np.asarray(direction * (norm / np.linalg.norm(direction)))
+    return direction * (norm / np.linalg.norm(direction))
 
 
 def structured_vectors(

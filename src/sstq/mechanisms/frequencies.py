@@ -107,9 +107,9 @@ class FrequencyEstimator(SparseEstimator):
         one = sets.width / sets.points
         # how often a set holds two given categories
         two = one * (sets.width - 1) / (sets.points - 1)
-        return np.asarray(
-            (two - one**2 + (one - two) * np.eye(sets.categories)) / sets.rates.gap**2
-        )
+        return (
+            two - one**2 + (one - two) * np.eye(sets.categories)
+        ) / sets.rates.gap**2
 
     def covariance_with(self, sums: Sums, category: int) -> Floats:
         """Return the covariances of all shares with one of them, (k,), from the messages whose set holds both."""
@@ -150,7 +150,7 @@ class FrequencyEstimator(SparseEstimator):
         if count < 2:
             return np.full(both.shape, np.nan)
         scatter = both / count - hits / count * (others / count)
-        return np.asarray(scatter / (self.sets.rates.gap**2 * (count - 1)))
+        return scatter / (self.sets.rates.gap**2 * (count - 1))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

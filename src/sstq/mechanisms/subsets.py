@@ -182,7 +182,7 @@ class AffineSets(_Sets):
         """Whether the set of each message holds each of these categories, (n, categories)."""
         pair, place = np.divmod(codes, self.points)
         turned = self._multiplier(pair)[:, None] * categories
-        return np.asarray((turned - place[:, None]) % self.points < self.width)
+        return (turned - place[:, None]) % self.points < self.width
 
     def hits(self, codes: Ints, counts: Ints) -> Floats:
         """How many of these messages hold each category, (categories,), by the shorter of two ways."""
@@ -191,11 +191,9 @@ class AffineSets(_Sets):
             < min(len(codes), self.multipliers) * self.categories
         ):
             return self._listed_hits(codes, counts)
-        return np.asarray(
-            sum(
-                (hits.sum(axis=0) for hits, _ in self._hits(codes, counts)),
-                np.zeros(self.categories),
-            )
+        return sum(
+            (hits.sum(axis=0) for hits, _ in self._hits(codes, counts)),
+            np.zeros(self.categories),
         )
 
     def _listed_hits(self, codes: Ints, counts: Ints) -> Floats:

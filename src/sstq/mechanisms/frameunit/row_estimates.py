@@ -57,9 +57,7 @@ class RowEstimator(SparseEstimator):
         row = messages.column("row").astype(np.int64)
         if self.family.count == 1:
             return row
-        return np.asarray(
-            messages.column("frame").astype(np.int64) * self.draw.choice.size + row
-        )
+        return messages.column("frame").astype(np.int64) * self.draw.choice.size + row
 
     def columns(self, codes: Ints) -> tuple[Ints, ...]:
         """The signed row, and with several frames the frame."""
