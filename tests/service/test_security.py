@@ -275,6 +275,36 @@ def test_bodies_that_never_end_take_the_share_of_their_address_and_no_more():
     assert shares == {"": 0}
 
 
+def test_a_body_has_its_time_and_more_with_every_part(monkeypatch):
+    monkeypatch.setattr(security, "_BODY_SECONDS", 0.2)
+    monkeypatch.setattr(security, "_SLOWEST_BYTES_PER_SECOND", 1 / PATIENCE)
+    arrived = [b"a", b"b", b"c"]
+    pauses = [0.0, 0.3, 0.3]
+
+    async def steady():
+        await asyncio.sleep(pauses.pop(0))
+        part = arrived.pop(0)
+        return {"type": "http.request", "body": part, "more_body": bool(arrived)}
+
+    async def never():
+        await asyncio.sleep(PATIENCE)
+
+    async def run():
+        assert await body_of(BodyShares(), steady).read(10) == b"abc"
+        with pytest.raises(Problem, match="arrived too slowly") as caught:
+            await body_of(BodyShares(), never).read(10)
+        assert caught.value.status_code == 408
+        assert not asyncio.current_task().cancelling()
+        # whoever stops the reader is not answered
+        reading = asyncio.create_task(body_of(BodyShares(), never).read(10))
+        await asyncio.sleep(0)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize(("size", "waits"), [(4 << 20, True), (1000, False)])
 def test_a_large_body_that_is_refused_waits(size, waits):
     """Whoever sends megabytes without a token again and again would keep the proxy busy."""
