@@ -210,3 +210,10 @@ def test_every_order_is_as_likely(seed):
     assert (
         max(abs(count - 1000) for count in counts) < 5.5 * (6000 * 1 / 6 * 5 / 6) ** 0.5
     )
+
+
+def test_the_limit_of_a_field_is_no_value_of_it():
+    layout = Layout((Field("code", 5),))
+    assert layout.unpack(bytes([4]), 1)[0].tolist() == [4]
+    with pytest.raises(ValueError, match=r"message 0: code must be in \[0, 5\), got 5"):
+        layout.unpack(bytes([5]), 1)
