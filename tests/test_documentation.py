@@ -1,5 +1,6 @@
 """The snippets of the README and of the documentation run as they stand."""
 
+import json
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 import paper.__main__
 import sstq
 from sstq.cli import app
+from sstq.studies import Words
 
 ROOT = Path(__file__).parents[1]
 # What only a shell can do: pipes, redirections, comments.
@@ -100,6 +102,9 @@ def folder(page, request, tmp_path, monkeypatch):
         # the page's commands create it otherwise
         if request.function is test_python_snippets_run:
             server.create("rooms", sstq.FrameUnit(dim=16, epsilon=4.0))
+            study = json.loads(Words(epsilon=3.0, longest=9).to_json())
+            drinks = {"name": "drinks", "study": study, "people": 40_000}
+            server.administer("POST", "/v1/campaigns", json=drinks)
     if page.name == "shuffler.md":
         server = request.getfixturevalue("shuffler")
         if request.function is test_python_snippets_run:
