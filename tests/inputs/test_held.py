@@ -126,3 +126,24 @@ def test_a_mean_as_long_as_clip_is_told():
         assert bool(held.advice(value, stderr)) == told
     # Of an error of a quarter of clip nothing is said.
     assert not held.advice(np.array([2.0, 0.0]), np.full(2, 0.26 / 2**0.5))
+
+
+@pytest.mark.parametrize(
+    ("held", "good", "bad"),
+    [
+        (Vectors(2, 1.0), [np.zeros((3, 2))], [np.full((3, 2), np.nan)]),
+        (
+            GroupedVectors(2, 1.0, groups=3),
+            [np.zeros((3, 2)), [0, 1, 2]],
+            [np.full((3, 2), np.nan), [7, None, -1]],
+        ),
+        (Category(5), [[0, 1, 2]], [[7, None, -1]]),
+    ],
+)
+def test_the_number_of_random_words_does_not_depend_on_the_data(held, good, bad):
+    following = []
+    for given in (good, bad):
+        source = bit_source(1)
+        held.substitute(*given, source=source)
+        following.append(source.words(2).tolist())
+    assert following[0] == following[1]
