@@ -149,6 +149,15 @@ def test_a_jump_is_found_where_others_have_theirs(seed):
     assert together < 0.8 * alone
 
 
+def test_whether_a_curve_jumped_is_told_by_itself(seed):
+    """Beside others that jump, a season was told to have changed in up to 13 of 100 draws."""
+    weeks = np.arange(52)
+    shapes = [8.0 * (weeks > 25), -8.0 * (weeks > 25), 2 * np.sin((weeks - 25) / 12)]
+    raw = np.array(shapes) + np.random.default_rng(seed).normal(0, 1, (3, 52))
+    for curve, alone in zip(smooth_together(raw, np.ones((3, 52))), raw, strict=True):
+        np.testing.assert_allclose(curve.jumps, smooth(alone, np.ones(52)).jumps)
+
+
 def test_shares_that_sum_to_one_are_not_counted_twice(seed):
     """Of two such shares the second tells nothing new; two that do not sum to 1 tell more than each alone."""
     share = 0.3 + 0.1 * (np.arange(30) > 15)

@@ -44,7 +44,7 @@ _NEVER = 1e12
 class Smoothed(NamedTuple):
     """A curve with its standard error by period, what was known of the last one then, and where it may have jumped.
 
-    `jumps` has the probability of a jump before each period; that of the first is 0.
+    `jumps` has the probability of a jump before each period, by this curve alone; that of the first is 0.
     """
 
     value: Floats
@@ -86,8 +86,11 @@ def smooth(raw: Floats, stderr: Floats, places: Floats | None = None) -> Smoothe
     y, noise, unit = _in_errors(raw, stderr)
     models = _models(len(raw))
     mean, spread, fit = _filtered(y, noise, models)
-    fit += np.log(places)[models.at]
-    weight = np.exp(fit - fit.max())
+    # Whether a curve jumped is told by itself alone: beside others that jump, a season would be told too often.
+    jumps = _likely(fit + np.log(_anywhere(len(raw)))[models.at])
+    jumps = np.bincount(models.at, jumps, len(raw)).astype(np.float64)
+    jumps[0] = 0.0
+    weight = _likely(fit + np.log(places)[models.at])
     kept = weight > 1e-7
     weight = weight[kept] / weight[kept].sum()
     models = _Models(*(each[kept] for each in models))
@@ -95,8 +98,6 @@ def smooth(raw: Floats, stderr: Floats, places: Floats | None = None) -> Smoothe
     value = mean @ weight
     between = (mean - value[:, None]) ** 2 @ weight
     variance = _WIDER**2 * (spread @ weight) + _WIDER_BETWEEN**2 * between
-    jumps = np.bincount(models.at, weight, len(raw)).astype(np.float64)
-    jumps[0] = 0.0
     return Smoothed(value * unit, np.sqrt(variance) * unit, jumps)
 
 
@@ -120,9 +121,14 @@ def _places_by_others(raw: Floats, stderr: Floats) -> Floats:
     bound = np.allclose(raw.sum(axis=0)[known.all(axis=0)], 1.0)
     others = (1 - bound / len(raw)) * told.sum(axis=0) - told
     likely = np.log(anywhere) + others
-    likely = np.exp(likely - likely.max(axis=1, keepdims=True))
-    likely /= likely.sum(axis=1, keepdims=True)
+    likely = np.apply_along_axis(_likely, 1, likely)
     return np.asarray((1 - _WITH_OTHERS) * anywhere + _WITH_OTHERS * likely)
+
+
+def _likely(log: Floats) -> Floats:
+    """Probabilities that sum to 1, from their logarithms up to a constant."""
+    weight = np.exp(log - log.max())
+    return np.asarray(weight / weight.sum())
 
 
 def _evidence(raw: Floats, stderr: Floats) -> Floats:
