@@ -217,6 +217,11 @@ class RangeResult(Tabular):
 
     def region(self, level: float = 0.95) -> Region:
         """Return the region of the mean of all vectors, with what clipping may have moved it."""
+        if self.estimate.count == 1:
+            # One message has no scatter: it is off by its own length and that of a vector at most.
+            told = float(np.linalg.norm(self.mean - self.centre))
+            reach = told + self.clip + self.bias
+            return Region(level, reach, np.full(len(self.mean), reach))
         noise = self.estimate.region(level)
         return Region(level, noise.radius + self.bias, noise.half_width + self.bias)
 
