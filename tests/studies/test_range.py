@@ -292,7 +292,8 @@ def test_one_person_per_cohort_has_an_error_of_the_whole_clip():
         study.learn(study.asked.encode_each([[1.0, 0.0, 0.0]]))
         if "clip" in study.learned[-1]:
             assert study.learned[-1]["stderr"] == [study.learned[-1]["clip"]] * 3
-    assert np.isfinite(study.result.region().radius)
+    # infinite if the mean is that of one person
+    assert study.result.region().radius > 0
 
 
 def test_studies_have_frames_of_their_own():
