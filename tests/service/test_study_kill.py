@@ -68,8 +68,6 @@ class Crowd:
                 keep(answer, sent, *names, **more)
 
             client.outbox.put = kept
-            stage = client.campaign.stage
-            self.documents[stage.number].add(client._document)
             try:
                 again = client.take_part(self.values[number])
             except DeliveryError as error:
@@ -78,6 +76,8 @@ class Crowd:
                     raise
                 self.admitted.release()  # for somebody else
                 return
+            stage = client.campaign.stage  # the one that was open by now
+            self.documents[stage.number].add(client._document)
             for upload in sent:
                 self.acknowledged[stage.number].append((client.campaign, upload))
             time.sleep(0.02)
