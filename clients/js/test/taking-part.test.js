@@ -239,3 +239,13 @@ test("a stage behind a shuffler is a crowd: one sealed answer to the shuffler, a
     await failing(visit(url, { ...options, leastThreshold: 10 ** 9 }, "coffee"), /fewer than 1000000000/);
   }, { shuffled: (url) => shuffledDocument(url, terms) });
 });
+
+test("of two pages that answer at once one answer is kept", async () => {
+  const outbox = new Outbox(new Kept());
+  await Promise.all(["first", "second"].map((answer) => outbox.put([{ campaign: "c", answer, key: answer }], true)));
+  assert.equal((await outbox.waiting("c")).length, 1);
+  assert.equal((await outbox.part("c")).answer, "first");
+  // Uploads that are no only answer are all kept.
+  await outbox.put([{ campaign: "c", answer: "third", key: "third" }]);
+  assert.equal((await outbox.waiting("c")).length, 2);
+});
