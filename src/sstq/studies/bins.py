@@ -24,7 +24,7 @@ _NORMAL = (0.05, 0.15, 0.4, 1.0)
 _EXPONENTIAL = (0.1, 0.25, 0.45, 0.8)
 # By chance one of all shapes and places is so many errors above in one of 50,000 studies. One false bin ruins a mean.
 _SURE = 5.6
-_BUMPS = 2
+_BUMPS = 8
 
 
 def bin_of(sizes: Floats) -> NDArray[np.int64]:
@@ -87,6 +87,11 @@ def read_histogram(shares: Floats, error: float) -> tuple[Floats, Floats]:
         share = min(float(height[place]), 0.5)
         likely = (1 - share) * likely + share * shapes[place]
     return likely, likely
+
+
+def visible(error: float) -> float:
+    """The share of people that a group of one size must have to be seen beside others, with this error of a bin."""
+    return min(1.0, _SURE * error / math.sqrt(float(_shapes()[1].max())))
 
 
 def beyond(likely: Floats) -> Floats:

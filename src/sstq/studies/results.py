@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sstq.aggregation import Estimate, Region
 from sstq.aggregation.estimates import data_frame
+from sstq.studies.bins import visible
 
 Floats = NDArray[np.float64]
 
@@ -215,8 +216,17 @@ class RangeResult(Tabular):
         """The mean, (dim,)."""
         return self.estimate.value
 
+    @property
+    def note(self) -> str:
+        """What the region leaves out."""
+        share = f"{visible(self.beyond[1]):.2g}"
+        return (
+            f"a group of less than {100 * float(share):g} % of the people with far longer vectors is not seen, "
+            "and the region leaves out how far it would move the mean"
+        )
+
     def region(self, level: float = 0.95) -> Region:
-        """Return the region of the mean of all vectors, with what clipping may have moved it."""
+        """Return the region of the mean of all vectors, with what clipping may have moved it, as far as `note` says."""
         if self.estimate.count == 1:
             # One message has no scatter: it is off by its own length and that of a vector at most.
             told = float(np.linalg.norm(self.mean - self.centre))
