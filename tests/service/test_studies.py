@@ -170,38 +170,38 @@ def test_tokens_of_another_study_are_worth_nothing(server):
 
 
 def test_a_stage_that_is_over_cannot_be_opened_again(server):
-    begin(server, "over", words(), 300)
-    first = stage_of(server, "over")
-    token = server.sender("over")
+    begin(server, "all-there", words(), 300)
+    first = stage_of(server, "all-there")
+    token = server.sender("all-there")
     messages = first.question.encode(["tea"] * (first.stage.people + 1))
     most = messages[: first.stage.people]
     assert (
         server.send(
-            "over--1", first.mechanism, most.to_bytes(), len(most), token=token
+            "all-there--1", first.mechanism, most.to_bytes(), len(most), token=token
         ).status_code
         == 200
     )
-    second = next_stage(server, "over", 2)
-    before = server.status("over")["study"]["stages"]
+    second = next_stage(server, "all-there", 2)
+    before = server.status("all-there")["study"]["stages"]
     for name, change in (
-        ("over--1", {"closed": False}),
-        ("over--1", {"closes": "2100-01-01T00:00:00Z"}),
-        ("over", {"closed": False}),
-        ("over", {"people": 600}),
-        ("over", {"opens": "2020-01-01T00:00:00Z"}),
+        ("all-there--1", {"closed": False}),
+        ("all-there--1", {"closes": "2100-01-01T00:00:00Z"}),
+        ("all-there", {"closed": False}),
+        ("all-there", {"people": 600}),
+        ("all-there", {"opens": "2020-01-01T00:00:00Z"}),
     ):
         answer = server.administer("PATCH", f"/v1/campaigns/{name}", json=change)
         assert answer.status_code in (409, 422), answer.text
     late = messages[len(most) :].to_bytes()
-    answer = server.send("over--1", first.mechanism, late, 1, token=token)
+    answer = server.send("all-there--1", first.mechanism, late, 1, token=token)
     assert (answer.status_code, answer.headers["retry-after"]) == (410, "5")
-    assert server.status("over")["study"]["stages"] == before
+    assert server.status("all-there")["study"]["stages"] == before
     # The link leads to the open stage only, and a study that ended stays ended.
-    assert stage_of(server, "over") == second
-    server.administer("PATCH", "/v1/campaigns/over", json={"closed": True})
-    again = begin(server, "over", words(), 300)
+    assert stage_of(server, "all-there") == second
+    server.administer("PATCH", "/v1/campaigns/all-there", json={"closed": True})
+    again = begin(server, "all-there", words(), 300)
     assert again.status_code == 409
-    assert server.status("over")["status"] == "closed"
+    assert server.status("all-there")["status"] == "closed"
 
 
 def test_terms_never_change_and_stages_cannot_be_touched(server):

@@ -18,6 +18,7 @@ from sstq.client.campaigns import read_document
 from sstq.messages.batch import Messages
 from sstq.studies import Range
 from tests.browsing import CHROMIUM, HASTY, browsing
+from tests.patience import until
 from tests.service.serving import ADMINISTRATOR, serving
 from tests.service.studying import (
     begin,
@@ -133,6 +134,8 @@ def test_from_browsers_to_the_dashboard_and_the_same_through_the_library(
         }
         found = {name: each.result() for name, each in going.items()}
     for name, (sent, told) in found.items():
+        # Visitors have nothing left to do before the collector has learned from the last of them.
+        until(lambda name=name: server.status(name)["status"] == "closed")
         status = server.status(name)
         sizes = [stage["people"] for stage in status["study"]["stages"]]
         messages = by_stage(server, name, len(sizes), sent)
