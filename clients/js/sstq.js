@@ -1267,9 +1267,9 @@ export class Client {
 
   /** Keep the uploads of messages that were never sent before. */
   async #put(messages, answer, isOnly) {
-    const { outbox, ledger, token } = this.#options, { name, digest, senders, stage } = this.campaign;
+    const { outbox, ledger, token } = this.#options, { name, digest, mechanism, senders, stage } = this.campaign;
     const shared = { campaign: this.#place, answer, needsLedger: Boolean(ledger) };
-    if (stage) Object.assign(shared, { name, digest });
+    if (stage) Object.assign(shared, { name, digest, epsilon: mechanism.bundleEpsilon });
     if (senders === "single-use") shared.token = token;
     const bodies = await this.#bodies(messages);
     const uploads = bodies.map(([body, messages]) => ({ ...shared, key: randomKey(), messages, body: hex(body) }));
@@ -1369,12 +1369,12 @@ export class Client {
   }
 
   /** Charge the ledger for an answer unless that was done. */
-  async #pay({ answer, needsLedger }) {
+  async #pay({ answer, needsLedger, epsilon = this.campaign.mechanism.bundleEpsilon }) {
     const { ledger, outbox } = this.#options;
     if (!needsLedger) return;
     if (!ledger) fail("argument", "ledger must be given: it pays for what waits in the outbox");
     try {
-      await ledger.spend(this.campaign.mechanism.bundleEpsilon, answer);
+      await ledger.spend(epsilon, answer);
     } catch (error) {
       if (error.reason === "spent") return;
       if (error.reason === "exhausted") await outbox.drop(answer);

@@ -16,11 +16,27 @@ const isReal = (value) => typeof value === "number" && Math.abs(value) <= LARGES
 const isRecord = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 const areDistinct = (list) => new Set(list).size === list.length;
 
+/** What `read` returns; `otherwise` for an object of which reading it throws, as getters may. */
+function attempt(read, otherwise) {
+  try {
+    return read();
+  } catch {
+    return otherwise;
+  }
+}
+
 /** A vector of numbers; zero for anything else. */
 function readVector(value, dim) {
   const isList = Array.isArray(value) || ArrayBuffer.isView(value);
   const isSound = isList && value.length === dim && Array.from(value).every(isReal);
   return isSound ? Array.from(value) : new Array(dim).fill(0);
+}
+
+/** These values of a record, read before anything is drawn; those that cannot be read are missing. */
+function copied(record, names) {
+  const copy = (value) => (Array.isArray(value) || ArrayBuffer.isView(value) ? Array.from(value) : value);
+  const read = (name) => attempt(() => copy(record[name]), undefined);
+  return Object.fromEntries(names.map((name) => [name, isRecord(record) ? read(name) : undefined]));
 }
 
 const normOf = (vector) => Math.sqrt(vector.reduce((sum, number) => sum + number * number, 0));
@@ -164,7 +180,7 @@ class ColumnsQuestion {
       const passed = edges.filter((edge) => edge <= number).length - 1;
       return Math.min(Math.max(passed, 0), edges.length - 2) + 0.5;
     };
-    const record = isRecord(value) ? value : {};
+    const record = copied(value, this.edges.map(([name]) => name));
     return Object.fromEntries(this.edges.map(([name, edges]) => [name, place(record[name], edges)]));
   }
 }
@@ -182,8 +198,8 @@ class PeriodQuestion {
   }
 
   held(value) {
-    const { name, dim, clip } = this.mechanism;
-    if (name === "survey") return isRecord(value) ? value : {};
+    const { name, dim, clip, questions } = this.mechanism;
+    if (name === "survey") return copied(value, questions.map((question) => question.name));
     return name === "frequencies" ? value : intoBall(readVector(value, dim), clip);
   }
 }
@@ -268,11 +284,6 @@ class ExampleQuestion {
     if (kind === "check") return right.reduce((sum, one, i) => sum + one * 2 ** i, 0);
     return place < 0 ? null : 2 * place + right[0];
   }
-
-  message(mechanism, value) {
-    const held = this.held(value);
-    return this.kind === "classes" ? mechanism.answer(...held) : mechanism.answer(held);
-  }
 }
 
 const STUDIES = { words: WordsQuestion, norm: NormQuestion, vector: VectorQuestion, columns: ColumnsQuestion, period: PeriodQuestion };
@@ -307,14 +318,15 @@ export class Question {
     Object.freeze(this);
   }
 
-  /** What the mechanism encodes, for any value. */
+  /** What the mechanism encodes, for any value; of one that throws what it encodes for null. */
   held(value) {
-    return this.own.held(value);
+    return attempt(() => this.own.held(value), null) ?? this.own.held(null);
   }
 
   /** One private message, whatever the value is. */
   message(value) {
-    return this.own.message ? this.own.message(this.mechanism, value) : this.mechanism.answer(this.held(value));
+    const held = this.held(value);
+    return this.kind === "classes" ? this.mechanism.answer(...held) : this.mechanism.answer(held);
   }
 
   /** What a person's ledger pays for, once: one question per study. */

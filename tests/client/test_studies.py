@@ -13,6 +13,7 @@ from sstq.accounting import BudgetExhausted, Ledger
 from sstq.client import Client, DeliveryError
 from sstq.client.campaigns import Campaign, read_document
 from sstq.client.signing import SigningKey
+from sstq.studies import Words
 from tests.patience import PATIENCE
 from tests.service.serving import Quiet, listening, serving
 from tests.service.studying import begin, next_stage, panel, stage_of, words
@@ -309,6 +310,45 @@ def test_whoever_says_that_a_stage_is_closed_gets_no_second_message(service, tmp
         publish(service, terms)
         assert person(service, "drinks", tmp_path).take_part("tea") is None
     assert len(service.uploads) == 1
+
+
+def cheaper_stage(first):
+    """The second stage of the same study, at another price: its collector lies about the study."""
+    [second] = documents(Words(epsilon=1.0, longest=5), "drinks", 1)
+    second["name"] = "drinks--2"
+    second["stage"]["number"] = 2
+    second["stage"]["question"]["study"] = first["stage"]["question"]["study"]
+    return second
+
+
+def test_what_waits_goes_to_its_stage_at_its_price(service, tmp_path, monkeypatch):
+    [first] = documents(words(), "drinks", 1)
+    publish(service, first)
+    ledger = Ledger(tmp_path / "me.ledger", 20.0)
+    with monkeypatch.context() as broken:
+        broken.setattr(Ledger, "spend", lambda *_: open(tmp_path / "none" / "x"))  # noqa: SIM115
+        with pytest.raises(FileNotFoundError):
+            person(service, "drinks", tmp_path, ledger=ledger).take_part("tea")
+    publish(service, cheaper_stage(first))
+    assert person(service, "drinks", tmp_path, ledger=ledger).take_part("tea") is None
+    assert [entry.epsilon for entry in ledger.entries] == [6.0]
+    assert [path for path, _ in service.uploads] == ["/v1/campaigns/drinks--1/messages"]
+
+
+def test_answers_of_many_people_wait_for_their_own_stage(service, tmp_path):
+    [first] = documents(words(), "drinks", 1)
+    publish(service, first)
+    sender = {"token": "x", "patience": 0.0, "ledger": Ledger(tmp_path / "own", 20.0)}
+    client = person(service, "drinks", tmp_path, **sender)
+    service.status = 500
+    with pytest.raises(DeliveryError):
+        client.send_messages(client.campaign.question.encode_each(["tea"]))
+    service.status = 200
+    publish(service, cheaper_stage(first))
+    assert person(service, "drinks", tmp_path, **sender).send_waiting() == 1
+    (once, body), (again, same) = service.uploads
+    assert (again, same) == (once, body)
+    assert once == "/v1/campaigns/drinks--1/messages"
 
 
 def test_no_value_is_refused_or_answered_otherwise(service, tmp_path):

@@ -93,6 +93,23 @@ test("what could not be sent goes to its own stage, byte for byte", async () => 
   }, { document: () => document, answers: ["hang up"] });
 });
 
+test("what was not paid for yet is paid at the price of its own stage", async () => {
+  const outbox = new Outbox(new Kept()), place = join(await mkdtemp(join(tmpdir(), "sstq-")), "me.ledger");
+  const ledger = await Ledger.open(place, { epsilon: 20 }), { epsilon } = words.mechanism;
+  const other = questions.find(({ study, kind, mechanism }) => study && kind !== "period" && mechanism.epsilon !== epsilon);
+  let document = await stageOf(words);
+  await withCollector(async (url, requests) => {
+    ledger.spend = () => Promise.reject(new Error("the disk is full"));
+    await failing(visit(url, visitor({ outbox, ledger }), "coffee"), /disk is full/);
+    assert.equal(posted(requests).length, 0);
+    delete ledger.spend;
+    document = await stageOf({ ...other, study: words.study }, 2);
+    assert.equal(await visit(url, visitor({ outbox, ledger }), "tea"), null);
+    assert.deepEqual((await ledger.entries()).map((entry) => entry.epsilon), [epsilon]);
+    assert.deepEqual(posted(requests).map(({ path }) => path), ["/v1/campaigns/steps--1/messages"]);
+  }, { document: () => document });
+});
+
 test("an answer that came too late is spent and not made again", async () => {
   const outbox = new Outbox(new Kept());
   await withCollector(async (url, requests) => {
@@ -135,6 +152,10 @@ test("who was away in the drawn period answers later if the panel says so", asyn
 
 test("whatever the value is, the same is asked and as much is sent", async () => {
   const strange = ["coffee", "", undefined, null, NaN, 10n, Symbol("x"), () => 1, [NaN], new Map(), "\ud800", { toString: 1 }];
+  const thrower = new Proxy({}, { get: () => assert.fail("read"), ownKeys: () => assert.fail("listed") });
+  const { proxy: gone, revoke } = Proxy.revocable([], {});
+  revoke();
+  strange.push(thrower, gone, [gone, gone], [thrower, "cat"], new Proxy([1, 2], { get: () => assert.fail("read") }));
   for (const question of questions) {
     const shapes = new Set(), isPanel = question.kind === "period";
     const changes = isPanel ? { closes: CLOSES, stage: { people: null } } : {};

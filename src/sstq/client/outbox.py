@@ -41,6 +41,12 @@ CREATE TABLE IF NOT EXISTS names (
     hash TEXT NOT NULL,
     sent INTEGER NOT NULL DEFAULT 0
 );
+CREATE TABLE IF NOT EXISTS targets (
+    answer TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    price REAL NOT NULL
+);
 CREATE TABLE IF NOT EXISTS studies (
     campaign TEXT PRIMARY KEY,
     stage INTEGER NOT NULL,
@@ -60,13 +66,22 @@ class Upload(NamedTuple):
     token: str | None = None
 
 
+class Target(NamedTuple):
+    """What an answer is for: the campaign or stage, the digest of its mechanism, and the ε per person."""
+
+    name: str
+    digest: str
+    price: float
+
+
 class Waiting(NamedTuple):
-    """An upload that waits: its place in the outbox, its answer, and whether a ledger pays for that."""
+    """An upload that waits: its place in the outbox, its answer, whether a ledger pays for that, and what it is for."""
 
     number: int
     answer: str
     needs_ledger: bool
     upload: Upload
+    target: Target | None = None
 
 
 class Part(NamedTuple):
@@ -162,6 +177,7 @@ class Outbox:
         *,
         needs_ledger: bool,
         part: Part | None = None,
+        target: Target | None = None,
     ) -> None:
         """Keep an answer; when this returns, it lasts.
 
@@ -171,10 +187,15 @@ class Outbox:
             names: what it was made of, such as hashes of files.
             needs_ledger: whether a ledger pays for it, so that no client without one may send it.
             part: what to remember of the study that it answers.
+            target: what it is for: the next stage of a study may ask something else, at another price.
         """
         with self._database:
             if part is not None:
                 self._remember(part)
+            if target is not None:
+                self._database.execute(
+                    "INSERT INTO targets VALUES (?, ?, ?, ?)", (answer, *target)
+                )
             self._database.executemany(
                 "INSERT INTO uploads (campaign, answer, ledger, key, count, body, token) VALUES (?, ?, ?, ?, ?, ?, ?)",
                 ((self._campaign, answer, needs_ledger, *upload) for upload in uploads),
@@ -188,12 +209,15 @@ class Outbox:
         """Iterate over the uploads that wait, oldest first; they may be finished meanwhile."""
         number = 0
         query = (
-            "SELECT number, answer, ledger, key, count, body, token FROM uploads "
+            "SELECT number, answer, ledger, name, digest, price, key, count, body, token "
+            "FROM uploads LEFT JOIN targets USING (answer) "
             "WHERE campaign = ? AND number > ? ORDER BY number LIMIT 1"
         )
         while row := self._database.execute(query, (self._campaign, number)).fetchone():
-            number, answer, needs_ledger, *upload = row
-            yield Waiting(number, answer, bool(needs_ledger), Upload(*upload))
+            number, answer, needs_ledger, *rest = row
+            # Outboxes of earlier versions do not tell.
+            target = None if rest[0] is None else Target(*rest[:3])
+            yield Waiting(number, answer, bool(needs_ledger), Upload(*rest[3:]), target)
 
     def messages(self) -> int:
         """Return how many messages wait."""
@@ -212,10 +236,11 @@ class Outbox:
                     "UPDATE names SET sent = 1 WHERE answer = ?", (waiting.answer,)
                 )
             left = "SELECT * FROM uploads WHERE answer = ?"
-            self._database.execute(
-                f"DELETE FROM names WHERE answer = ? AND sent = 0 AND NOT EXISTS ({left})",  # noqa: S608
-                (waiting.answer, waiting.answer),
-            )
+            for over in ("names WHERE sent = 0 AND", "targets WHERE"):
+                self._database.execute(
+                    f"DELETE FROM {over} answer = ? AND NOT EXISTS ({left})",  # noqa: S608
+                    (waiting.answer, waiting.answer),
+                )
 
     def remembered(self) -> Part:
         """Return what is known of the study that this outbox is for."""
@@ -239,7 +264,7 @@ class Outbox:
             self._database.execute(
                 "UPDATE studies SET digest = NULL WHERE campaign = ?", (self._campaign,)
             )
-            for table in ("uploads", "names"):
+            for table in ("uploads", "names", "targets"):
                 self._database.execute(
                     f"DELETE FROM {table} WHERE answer = ?",  # noqa: S608
                     (answer,),

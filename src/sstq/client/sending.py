@@ -28,10 +28,9 @@ from sstq.client.campaigns import (
     Shuffling,
     Stage,
     read_document,
-    stage_name,
 )
 from sstq.client.http import Answer, RequestError, request
-from sstq.client.outbox import Outbox, Part, Upload, Waiting
+from sstq.client.outbox import Outbox, Part, Target, Upload, Waiting
 from sstq.client.sealing import payloads, seal_person
 from sstq.client.signing import SHUFFLER_PREFIX, signer, verify
 from sstq.client.targets import read_target
@@ -186,11 +185,11 @@ class Client:
             asked = f"the campaign asks for epsilon = {self._price!r} per person"
             problem = f"must be at least {self._price!r}, got {self._most_epsilon!r}: {asked}; nothing was sent"
             raise ArgumentError("most_epsilon", problem)
-        self._goes_to = self._address(self.campaign.name), self.campaign.digest
+        self._asked = Target(self.campaign.name, self.campaign.digest, self._price)
 
     def _address(self, name: str) -> str:
-        """The address of a campaign of the same service."""
-        return f"{self._url.rpartition('/')[0]}/{name}"
+        """The address for messages to a campaign of the same service."""
+        return f"{self._url.rpartition('/')[0]}/{name}/messages"
 
     def _check_shuffler(
         self, terms: Shuffling, fetched: Answer, address: str, pinned: str
@@ -285,7 +284,7 @@ class Client:
         token = self._tokens[0] if self._tokens else None
         try:
             stated = self._request(
-                "GET", f"{self._goes_to[0]}/messages", token=token
+                "GET", self._address(self.campaign.name), token=token
             ).json()
         except RequestError as error:
             if error.status in _UNKNOWN_ROUTE:
@@ -356,10 +355,6 @@ class Client:
         with self.outbox.locked():
             known = self.outbox.remembered()
             if known.digest is not None:
-                self._goes_to = (
-                    self._address(stage_name(stage.study, known.stage)),
-                    known.digest,
-                )
                 self._deliver(lambda _: None)
             elif not self._is_charged():
                 return self._answer(stage, known, value)
@@ -406,7 +401,12 @@ class Client:
         uploads = self._uploads(question.encode_each([value]))
         part = known._replace(digest=self.campaign.digest)
         self.outbox.put(
-            self._entry, uploads, (), needs_ledger=self._ledger is not None, part=part
+            self._entry,
+            uploads,
+            (),
+            needs_ledger=self._ledger is not None,
+            part=part,
+            target=self._asked,
         )
         self._deliver(lambda _: None)
         return None
@@ -457,7 +457,13 @@ class Client:
             self.check_people(len(messages) // slots)
             uploads = self._uploads(messages)
             name = f"{self.campaign.name} {secrets.token_hex(16)}"
-            self.outbox.put(name, uploads, names, needs_ledger=self._ledger is not None)
+            self.outbox.put(
+                name,
+                uploads,
+                names,
+                needs_ledger=self._ledger is not None,
+                target=self._asked,
+            )
             return self._deliver(progress)
 
     def _check_nothing_waits(self) -> None:
@@ -486,11 +492,14 @@ class Client:
         total = self.outbox.messages()
         paid = ""
         refusals: list[str] = []
+        price = self._price
         for waiting in self.outbox.waiting():
+            target = waiting.target or self._asked
+            price = target.price
             if waiting.answer != paid:
-                self._pay(waiting)
+                self._pay(waiting, price)
                 paid = waiting.answer
-            refusal = self._refusal_of(waiting.upload, sent, total)
+            refusal = self._refusal_of(waiting.upload, target, sent, total)
             self.outbox.finish(waiting, acknowledged=refusal is None)
             if refusal is None:
                 sent += waiting.upload.messages
@@ -500,12 +509,12 @@ class Client:
         if refusals:
             raise DeliveryError(
                 f"{refusals[0]} ({sent} of {total} messages were stored, the others were refused for good). Whoever "
-                f"refused a message has seen it, so its epsilon = {self._price!r} stays spent",
+                f"refused a message has seen it, so its epsilon = {price!r} stays spent",
                 waiting=0,
             )
         return sent
 
-    def _pay(self, waiting: Waiting) -> None:
+    def _pay(self, waiting: Waiting, price: float) -> None:
         """Charge the ledger for an answer, unless that was done; an answer that it does not pay for is dropped."""
         if not waiting.needs_ledger:
             return
@@ -515,17 +524,19 @@ class Client:
                 f"must be given: the ledger pays for what waits in {self.outbox}",
             )
         try:
-            self._ledger.spend(self._price, waiting.answer)
+            self._ledger.spend(price, waiting.answer)
         except RoundAlreadySpent:
             pass
         except BudgetExhausted:
             self.outbox.drop(waiting.answer)
             raise
 
-    def _refusal_of(self, upload: Upload, sent: int, total: int) -> str | None:
+    def _refusal_of(
+        self, upload: Upload, target: Target, sent: int, total: int
+    ) -> str | None:
         """Send an upload; returns why it was refused for good, or None. DeliveryError if it still waits."""
         try:
-            self._upload(upload)
+            self._upload(upload, target)
         except ValueError as error:
             status = getattr(error, "status", None)
             if status in _FINAL or (
@@ -539,21 +550,24 @@ class Client:
             ) from error
         return None
 
-    def _upload(self, upload: Upload) -> None:
+    def _upload(self, upload: Upload, target: Target) -> None:
         """Send an upload until it is acknowledged; ValueError if it was not."""
         token = upload.token
         if token is None and self._tokens:
             token = self._tokens[0]
         stated = upload.messages if self.campaign.shuffling is None else 1  # person
-        url, digest = self._goes_to
         headers = {
             "Content-Type": "application/octet-stream",
             "Idempotency-Key": upload.key,
             "SSTQ-Count": str(stated),
-            "SSTQ-Digest": digest,
+            "SSTQ-Digest": target.digest,
         }
         receipt = self._request(
-            "POST", f"{url}/messages", token=token, headers=headers, body=upload.body
+            "POST",
+            self._address(target.name),
+            token=token,
+            headers=headers,
+            body=upload.body,
         )
         if receipt.json() != {"count": stated}:
             raise RequestError(

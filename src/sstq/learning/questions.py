@@ -221,10 +221,7 @@ class Question(Document):
 
     def encode_each(self, values: Sequence[Any], rng: RngLike = None) -> Messages:
         """Return one private message per value: a pair of features and label, or target; any other is no example."""
-        pairs: list[Any] = [
-            one if isinstance(one, tuple | list) and len(one) == 2 else ([], None)
-            for one in values
-        ]
+        pairs: list[Any] = [_pair(one) for one in values]
         examples: Any = [features for features, _ in pairs]
         labels: Any = [label for _, label in pairs]
         try:
@@ -341,6 +338,15 @@ def encode(
 
 def _array(numbers: Any) -> Floats | None:
     return None if numbers is None else np.array(numbers, float)
+
+
+def _pair(value: Any) -> tuple[Any, Any]:
+    """The features and the label of a value; none for what is no pair."""
+    try:
+        features, label = value if isinstance(value, tuple | list) else ()
+    except Exception:
+        return [], None
+    return features, label
 
 
 def _place(label: Any, places: Mapping[Any, int]) -> int:

@@ -155,11 +155,25 @@ class Question(Document):
 
     @abstractmethod
     def held(self, values: Sequence[Any]) -> Any:
-        """Return what the mechanism encodes, for one value per person; no value may raise an error."""
+        """Return what the mechanism encodes, for one value per person, without drawing anything.
+
+        A value that raises an error, such as an object whose methods do, is answered as None is.
+        """
 
     def encode(self, values: Sequence[Any], rng: RngLike = None) -> Messages:
         """Return one private message per value; the number of random words does not depend on the values."""
-        return encode_or_substitute(self.mechanism, self.held(values), rng=rng)
+        try:
+            held = self.held(values)
+        except Exception:
+            held = self.held([one if self._is_usable(one) else None for one in values])
+        return encode_or_substitute(self.mechanism, held, rng=rng)
+
+    def _is_usable(self, value: Any) -> bool:
+        try:
+            self.held([value])
+        except Exception:
+            return False
+        return True
 
     def encode_file(self, path: Path, column: str | None = None) -> Messages:
         """Return one private message per person in a file; `column` says where the values are, if that is not clear."""
