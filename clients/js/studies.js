@@ -102,10 +102,13 @@ class WordsQuestion {
     this.words = new Map(words.map((word, i) => [word, i]));
     this.prefixes = new Map(prefixes.map((row, i) => [String(row), i]));
     this.length = prefixes.length ? prefixes[0].length : 0;
-    Object.assign(this, { step, longest, other: categories - 1 });
+    // No longer string has a category of its own: normalisation makes one letter of four or fewer, in quadratic time.
+    const mostLetters = 8 * words.reduce((most, word) => Math.max(most, word.length), longest);
+    Object.assign(this, { step, longest, mostLetters, other: categories - 1 });
   }
 
   held(value) {
+    if (value?.length > this.mostLetters) return this.other;
     const text = this.spelling.normalised(value);
     if (text === null) return this.other;
     if (this.words.has(text)) return this.words.get(text);

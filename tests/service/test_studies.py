@@ -89,9 +89,11 @@ def test_a_stage_takes_its_people_and_no_more(server):
     messages = first.question.encode(["tea"] * (people + 1))
     token = server.sender("full")
     upload = {"mechanism": first.mechanism, "token": token}
-    assert server.http.get("/v1/campaigns/full--1/messages").json() == {
-        "messages": people
-    }
+    room = "/v1/campaigns/full--1/messages"
+    mine = {"Authorization": f"Bearer {token}"}
+    assert server.http.get(room, headers=mine).json() == {"messages": people}
+    # Whoever sends one message learns that there is room, not how many people came.
+    assert server.http.get(room).json() == {"messages": 1}
     too_many = server.send(
         "full--1", body=messages.to_bytes(), count=people + 1, **upload
     )

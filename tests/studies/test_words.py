@@ -1,5 +1,6 @@
 import json
 import math
+import unicodedata
 from types import SimpleNamespace
 
 import numpy as np
@@ -514,3 +515,22 @@ def test_messages_have_at_most_40_bits():
     most = _MOST_CATEGORIES + _MOST_WORDS + Spelling(LETTERS).size ** 3 * 2
     for epsilon in (0.01, 1.0, 6.0, 20.0):
         assert sstq.Frequencies(most, epsilon).message_bits <= 40
+
+
+def test_long_strings_take_no_time_and_are_something_else():
+    """Normalising a million accents takes half an hour: a device would tell by its silence."""
+    long = 3 * "\u03b1\u0313\u0342\u0345"  # three letters when they are normalised
+    word = unicodedata.normalize("NFC", long)
+    assert len(word) == 3
+    question = WordsQuestion(
+        study="0" * 32,
+        mechanism=sstq.Frequencies(2, 2.0),
+        alphabet=LETTERS,
+        case="lower",
+        words=[word],
+        prefixes=[],
+        step=1,
+        longest=3,
+    )
+    accents = "a" + "\u0315\u0300" * 10**6
+    assert question.held([long, word, accents, "a" * 10**7]).tolist() == [0, 0, 1, 1]

@@ -74,3 +74,11 @@ test("a device draws its period among those left", () => {
   assert.deepEqual([10, 11, 12].map((turn) => isTurn({ ...late, late: "skip" }, turn)), [false, true, false]);
   assert.throws(() => drawTurn(cases[0].document), /that of a panel/);
 });
+
+test("a string that is too long is something else, before it is normalised", () => {
+  const data = JSON.parse(cases.find(({ document }) => JSON.parse(document).kind === "words").document);
+  const question = new Question(data), begun = performance.now();
+  assert.equal(question.held(`a${"\u0315\u0300".repeat(2e6)}`), question.mechanism.categories - 1);
+  assert.ok(performance.now() - begun < 1000);
+  for (const word of data.words) assert.equal(question.held(word.normalize("NFD")), question.held(word));
+});

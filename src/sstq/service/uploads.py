@@ -135,6 +135,9 @@ class Uploads:
             limits.append(
                 await asyncio.to_thread(store.allowance, payer, token, sender)
             )
+        elif any(limits):
+            # The room itself would tell everybody how many people came, whatever the steps for readers are.
+            limits.append(entry.campaign.most_messages)
         return min((limit for limit in limits if limit is not None), default=None)
 
     def _closed(self, entry: RunningCampaign) -> Problem:

@@ -122,11 +122,21 @@ class WordsQuestion(Question):
         other = self.mechanism.categories - 1
         return np.array(
             [
-                category(str(value)) if isinstance(value, str) else other
+                category(str(value))
+                if isinstance(value, str) and len(value) <= self._most_letters
+                else other
                 for value in values
             ],
             dtype=np.int64,
         )
+
+    @cached_property
+    def _most_letters(self) -> int:
+        """No longer string has a category of its own: normalisation makes one letter of four or fewer.
+
+        It takes quadratic time, which would tell the server of long strings.
+        """
+        return 4 * max([self.longest, *map(len, self.words)])
 
     def encode_file(self, path: Path, column: str | None = None) -> Messages:
         """Return one private message per person: a column of a table, or the lines of a .txt file."""
