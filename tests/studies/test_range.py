@@ -7,6 +7,7 @@ import pytest
 import sstq
 from sstq.aggregation import Estimate
 from sstq.studies import BoundsResult, NormQuestion, Range, StudyPlan, VectorQuestion
+from sstq.studies import bins as histograms
 from sstq.studies.bins import (
     BINS,
     EDGES,
@@ -305,3 +306,22 @@ def test_studies_have_frames_of_their_own():
         return study.asked.mechanism.frame_seed
 
     assert frame_seed() != frame_seed()
+
+
+def test_a_small_group_far_beyond_several_others_is_seen():
+    """2 % of the people, 11 errors: three other groups must not use up the search."""
+    error = 0.0018
+    shares = np.zeros(histograms.BINS)
+    shares[[100, 107, 114, 121]] = 0.245
+    shares[139] = 0.02
+    likely, _ = histograms.read_histogram(shares, error)
+    assert 0.015 < histograms.beyond(likely)[130] < 0.025
+    assert 0.6 * 0.02 < histograms.visible(error) < 0.02
+
+
+def test_a_result_says_what_its_region_leaves_out():
+    found = Range(2, 2.0).simulate(np.ones((4000, 2)), rng=1)
+    error = found.beyond[1]
+    assert (
+        f"less than {100 * histograms.visible(error):.2g} % of the people" in found.note
+    )
