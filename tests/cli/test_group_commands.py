@@ -323,7 +323,7 @@ def test_private_groups_are_required_where_there_are_some_and_refused_elsewhere(
         (
             private,
             ("--private-group", files / "wrong.npy"),
-            "from row 0 on: groups must be from 0 to 2, got 3",
+            ".npy: groups must be from 0 to 2, got 3",
             1,
         ),
         (

@@ -40,6 +40,16 @@ def test_try_compares_with_the_truth(people):
     assert "predicted" in found.stderr
 
 
+def test_try_writes_large_errors_as_plain_numbers(tmp_path):
+    rows = np.random.default_rng(1).uniform(0, 1e5, size=(500, 1))
+    table = tmp_path / "income.csv"
+    np.savetxt(table, rows, header="income", comments="")
+    bounds = tmp_path / "bounds.json"
+    bounds.write_text('{"income": [0, 100000]}')
+    stdout = run("try", table, "--epsilon", 3, "--bounds", bounds).stdout
+    assert re.search(r"income\t\d+\t\d{3,}\t\d+\n", stdout)
+
+
 KINDS = {
     "vectors": sstq.SSTQ(2, 4.0),
     "groups": sstq.GroupUnit(2, 4.0, groups=3, clients=2000),

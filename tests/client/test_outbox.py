@@ -186,7 +186,7 @@ SPOILED = {
     "a batch of strangers": (
         {},
         {},
-        "one person's vector without a sender's token, got 2",
+        "without a sender's token only one person may be sent, got 2",
     ),
 }
 

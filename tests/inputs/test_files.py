@@ -34,6 +34,14 @@ def read(path, dim=DIM, **options):
     return together
 
 
+def test_later_pieces_say_from_which_row_they_are_counted(tmp_path, vectors):
+    np.save(tmp_path / "x.npy", vectors)
+    pieces = open_vectors(tmp_path / "x.npy", VectorColumns(DIM)).pieces()
+    first, second, *_ = (piece.place for piece in pieces)
+    assert first.endswith("x.npy")
+    assert second.endswith("x.npy, counted from row 2")
+
+
 def parquet(path, columns):
     pq.write_table(pa.table(columns), path)
     return path

@@ -164,9 +164,19 @@ def test_campaigns_are_changed_renewed_and_deleted_on_the_command_line(
         ]
         code, said = command(*send)
         assert (code, "sstq campaign tokens rooms --people 3" in said) == (1, True)
+        assert "without a sender's token only one person may be sent, got 3" in said
         code, token = command("campaign", "tokens", "rooms", "--people", "3")
         assert command(*send, "--token", token)[0] == 0
         assert server.status("rooms")["received"] == 3
+        # No other token helps at a campaign that is closed.
+        assert command("campaign", "close", "rooms")[0] == 0
+        np.save(tmp_path / "x.npy", np.ones((3, 6)))
+        code, said = command(*send, "--token", token)
+        assert (code, "is closed" in said, "campaign tokens" in said) == (
+            1,
+            True,
+            False,
+        )
         assert command("campaign", "delete", "rooms", "--yes")[0] == 0
         assert server.http.get("/v1/campaigns/rooms").status_code == 404
         code, said = command(*create[:2], "health", *create[3:])

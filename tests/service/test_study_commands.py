@@ -114,6 +114,9 @@ def test_people_in_files_answer_the_stage_that_is_open(run, server, tmp_path):
     sending = ("send", f"{server.url}/files", "--most-epsilon", 6, "--token", token)
     told = run(*sending, many, "--columns", "drink", code=1)
     assert f"there is room for {stage['people']} more people" in told
+    assert f"Send at most {stage['people']} people to this stage" in told
+    told = run(*sending, few, "--columns", "drinks", code=2)
+    assert "--columns must be one of drink, got 'drinks'" in told
     run(*sending, few, "--columns", "drink")
     assert next_stage(server, "files", 2) is not None
     # The same people are not sent to the next stage.

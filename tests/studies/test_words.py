@@ -294,7 +294,11 @@ def test_a_plan_is_that_of_the_smallest_cohort():
     assert plan.works
     assert "found in 19 of 20 studies" in str(plan)
     for people, problem in (
-        (400, "% of the people would be found"),
+        (
+            400,
+            "% of the people would be found: ask more people, or take a larger epsilon",
+        ),
+        (40, "no strings would be found: ask more people"),
         (3, "each of 4 cohorts needs 2 people or more"),
     ):
         plan = study.plan(people)

@@ -193,6 +193,7 @@ def _encode_and_send(
     client: "Client", people: "People", names: Sequence[str], report: "LocalReport"
 ) -> int:
     """Encode files that were never sent, and send them; returns how many messages were acknowledged."""
+    from sstq.client.http import RequestError
     from sstq.mechanisms.answers import encode_files
     from sstq.messages.batch import Messages
 
@@ -200,6 +201,9 @@ def _encode_and_send(
     try:
         client.check_people(people.count)
     except ValueError as error:
+        # Another token changes nothing at a campaign that is closed, or a collector that does not answer.
+        if isinstance(error, RequestError) and error.status != 403:
+            raise
         kind = "count" if client.campaign.senders == "single-use" else "people"
         command = f"sstq campaign tokens {client.campaign.name} --{kind} {people.count}"
         raise ValueError(
@@ -223,9 +227,14 @@ def _answer_and_send(
     client: "Client", files: Sequence[Path], column: str | None, names: Sequence[str]
 ) -> int:
     """Answer the stage of a study for the people in files; returns how many messages were acknowledged."""
+    from sstq.checks import ArgumentError
     from sstq.messages.batch import Messages
 
-    answers = [client.campaign.question.encode_file(path, column) for path in files]
+    try:
+        answers = [client.campaign.question.encode_file(path, column) for path in files]
+    except ArgumentError as error:
+        name = "columns" if error.argument == "column" else error.argument
+        raise ArgumentError(name, error.problem) from error
     with _explaining():
         return client.send_messages(Messages.concatenate(answers), names=names)
 

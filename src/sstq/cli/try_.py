@@ -144,7 +144,7 @@ def _show(trial: "Simulation") -> None:
     rows = trial.rows()
     title = f"{round(trial.estimate.people):,} people, {trial.bits} bits each"
     table = [
-        (label, f"{value:.5g}", f"{stderr:.2g}", f"{true:.5g}")
+        (label, f"{value:.5g}", f"{float(f'{stderr:.2g}'):g}", f"{true:.5g}")
         for label, value, stderr, true in rows
     ]
     show_table(title, ("column", "estimate", "±", "true"), table, caption="")

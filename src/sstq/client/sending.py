@@ -260,11 +260,9 @@ class Client:
             and not tokens
         )
         if anonymous and people > 1 and campaign.most_messages <= campaign.slots:
-            problem = (
-                f"X must be one person's vector without a sender's token, got {people}"
-            )
             raise _refusal(
-                problem, f"Ask the campaign's owner for a token for {people} people"
+                f"without a sender's token only one person may be sent, got {people}",
+                f"Ask the campaign's owner for a token for {people} people",
             )
         allowance = self._allowance()
         single = campaign.senders == "single-use"
@@ -274,10 +272,12 @@ class Client:
             fewer = f"{allowance // campaign.slots} more people, not {people}"
             if single:
                 raise _refusal("the token was used before")
-            what = (
-                "the token pays for" if campaign.stage is None else "there is room for"
+            if campaign.stage is None:
+                raise _refusal(f"the token pays for {fewer}")
+            raise _refusal(
+                f"there is room for {fewer}",
+                f"Send at most {allowance // campaign.slots} people to this stage, and the others to later ones",
             )
-            raise _refusal(f"{what} {fewer}")
 
     def _allowance(self) -> int | None:
         """How many messages the server would take with the first token; None if it states no limit."""
@@ -289,7 +289,11 @@ class Client:
         except RequestError as error:
             if error.status in _UNKNOWN_ROUTE:
                 return None
-            problem = str(_refusal(str(error).removesuffix(".")))
+            over = self.campaign.stage is not None and error.status == _GONE
+            remedy = (
+                "The stage is over: send to the next one in a moment" if over else ""
+            )
+            problem = str(_refusal(str(error).removesuffix("."), remedy))
             raise RequestError(problem, error.status, error.retry_after) from error
         allowance = stated.get("messages") if isinstance(stated, dict) else None
         return allowance if isinstance(allowance, int) else None

@@ -61,7 +61,8 @@ class PeopleFile:
         """
         row = 0
         for held, count, labels in self.read(max(1, _NUMBERS_AT_A_TIME // self.dim)):
-            yield Piece(held, count, f"{self.name}, from row {row} on", labels)
+            place = f"{self.name}, counted from row {row}" if row else self.name
+            yield Piece(held, count, place, labels)
             row += count
         if row != self.count:
             raise ValueError(f"{self.name} must have {self.count} people, got {row}")

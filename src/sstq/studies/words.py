@@ -333,7 +333,14 @@ class Words(Study):
         share = (4.7 + 1.64) * math.sqrt(rates.variance_at(0.0) / max(1, least))
         problem = ""
         if share > 1 / 2:
-            problem = f"only strings of {share:.0%} of the people would be found"
+            found = (
+                f"only strings of {share:.0%} of the people"
+                if share < 1
+                else "no strings"
+            )
+            problem = (
+                f"{found} would be found: ask more people, or take a larger epsilon"
+            )
         if least < 2:
             problem = f"each of {len(sizes)} cohorts needs 2 people or more"
         return StudyPlan(
