@@ -134,7 +134,8 @@ def test_a_question_that_nobody_answered(tmp_path):
 def test_other_mechanisms_are_no_surveys(tmp_path):
     spec = tmp_path / "m.json"
     run("spec", "--name", "vqsgd", "--dim", 3, "--epsilon", 1, "--output", spec)
-    run("survey", "plan", spec, "--clients", 10, code=2)
+    refused = run("survey", "plan", spec, "--clients", 10, code=2).stderr
+    assert f"{spec.name}: format must be 'sstq-survey'" in refused.replace("\n", "")
 
 
 def test_frequencies_have_categories_instead_of_vectors(tmp_path):

@@ -39,7 +39,10 @@ def survey_options(schema: Any) -> dict[str, Any]:
     if not isinstance(schema, Mapping):
         data = read_json(Path(schema).read_text(encoding="utf-8"))
     if not isinstance(data, Mapping) or data.get("format") != FORMAT:
-        raise ValueError(f"format must be {FORMAT!r}, but this JSON is something else")
+        place = "" if isinstance(schema, Mapping) else f"{schema}: "
+        raise ValueError(
+            f"{place}format must be {FORMAT!r}, but this JSON is something else"
+        )
     if (
         data.keys() - _KEYS
         or not isinstance(data.get("questions"), Mapping)
