@@ -129,7 +129,7 @@ def test_campaigns_are_changed_renewed_and_deleted_on_the_command_line(
             assert (
                 code,
                 "2020-01-01T00:00:00Z has passed" in said,
-                "closed for good. Go on?" in said,
+                "Go on?" in said and "add --yes" in said,
             ) == (
                 1,
                 True,

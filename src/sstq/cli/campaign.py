@@ -396,7 +396,7 @@ def delete(
     Example: sstq campaign delete steps --yes
     """
     if not yes:
-        typer.confirm(f"Delete {name} and all of its messages?", abort=True)
+        _agree(f"Delete {name} and all of its messages?")
     ask("DELETE", url, f"/campaigns/{name}", token)
     note(f"{name} is deleted.")
 
@@ -408,10 +408,21 @@ def _confirm_end(closes: Any, yes: bool) -> None:
     """Ask before a campaign is closed for good by a time that has passed."""
     now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     if isinstance(closes, str) and closes <= now and not yes:
-        typer.confirm(
-            f"{closes} has passed (it is {now}): the campaign would be closed for good. Go on?",
-            abort=True,
+        _agree(
+            f"{closes} has passed (it is {now}): the campaign would be closed for good. Go on?"
         )
+
+
+def _agree(question: str) -> None:
+    """Stop unless the answer is yes."""
+    try:
+        agreed = typer.confirm(question)
+    except typer.Abort:
+        raise ValueError(
+            "there is no answer: add --yes to go on without being asked"
+        ) from None
+    if not agreed:
+        raise typer.Abort
 
 
 def _given(path: Path | None, **terms: Any) -> dict[str, Any]:

@@ -307,10 +307,11 @@ class Study(ABC):
             f"the JSON must be a study, got {type(data).__name__}",
         )
         try:
-            found = data.get("format"), data.get("version")
+            form = data.get("format")
+            version = data.get("version")
             require(
-                found == (FORMAT, VERSION),
-                f"the JSON must be of format {FORMAT!r}, version {VERSION}, got {found!r}",
+                (form, version) == (FORMAT, VERSION),
+                f"the JSON must be of format {FORMAT!r}, version {VERSION}, got {form!r}, version {version}",
             )
             kind = _KINDS.find(data.get("kind"))
             require(
