@@ -21,7 +21,7 @@ LARGEST = {
     "sstq.js": 23_200,
     "sealing.js": 4_000,
     "node-files.js": 2_000,
-    "studies.js": 7_200,
+    "studies.js": 7_400,
 }
 
 
@@ -133,8 +133,8 @@ def test_the_types_name_what_the_module_exports():
 
 
 def test_a_person_answers_one_stage_of_a_study_once():
-    assert run_tests("taking-part.test.js") == 14
+    assert run_tests("taking-part.test.js") == 15
 
 
 def test_studies_are_answered_as_in_the_library():
-    assert run_tests("studies.test.js") == 6
+    assert run_tests("studies.test.js") == 7

@@ -93,8 +93,10 @@ def smooth(raw: Floats, stderr: Floats, places: Floats | None = None) -> Smoothe
     weight = _likely(fit + np.log(places)[models.at])
     kept = weight > 1e-7
     weight = weight[kept] / weight[kept].sum()
-    models = _Models(*(each[kept] for each in models))
-    mean, spread = _smoothed(mean[:, kept], spread[:, kept], models)
+    left = _Models(
+        models.drift[kept], models.at[kept], models.size[kept], models.prior[kept]
+    )
+    mean, spread = _smoothed(mean[:, kept], spread[:, kept], left)
     value = mean @ weight
     between = (mean - value[:, None]) ** 2 @ weight
     variance = _WIDER**2 * (spread @ weight) + _WIDER_BETWEEN**2 * between
