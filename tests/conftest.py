@@ -51,6 +51,7 @@ _NOT_QUICK = (
 # Files that take long, longest first; those that wait for others are among those that compute.
 _LONGEST = (
     "test_flower_deployment.py",
+    "test_study_browsers.py",
     "test_contract.py",
     "test_dashboard.py",
     "test_shuffler.py",
@@ -70,6 +71,7 @@ _LONGEST = (
     "test_batches.py",
     "test_folding.py",
     "test_exact_privacy.py",
+    "test_study_kill.py",
     "test_kill.py",
     "test_shuffler_kill.py",
 )
