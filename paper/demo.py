@@ -304,7 +304,7 @@ def follow_year(rng: RngLike = None, people: int = INHABITANTS) -> Year:
     drawn = np.random.default_rng(rng)
     weeks = np.arange(WEEKS)
     season = 0.3 - 0.08 * np.cos(2 * np.pi * weeks / WEEKS)
-    jump = np.where(weeks < 29, 0.2, 0.3)
+    jump = np.where(weeks < 29, 0.2, 0.35)
     ends = np.cumsum([season, jump], axis=0)
     mood = drawn.random(people)  # of each person, all year
     held = [np.searchsorted(end, mood, side="right") for end in ends.T]

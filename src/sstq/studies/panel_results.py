@@ -66,12 +66,12 @@ class Curve:
         likely = float(near[place])
         first = max(0, place - 1)
         at = first + int(np.argmax(self.smoothed.jumps[first : place + 2]))
-        size = abs(
-            float(
-                self.value[min(at + 1, len(self.raw) - 1)] - self.value[max(0, at - 2)]
-            )
-        )
-        if likely < 0.95 or size < 2 * float(self.stderr[at]):
+        before = max(0, at - 2)
+        after = min(at + 1, len(self.raw) - 1)
+        size = abs(self.value[after] - self.value[before])
+        # The errors of these weeks; in between they say that the week of the jump is not sure.
+        error = max(self.stderr[before], self.stderr[after])
+        if likely < 0.95 or size < 2 * error:
             return ""
         return f"changed at {self.period} {at + 1} ({math.floor(100 * min(likely, 0.99)):.0f} %)"
 
