@@ -91,6 +91,32 @@ def test_a_folder_of_an_earlier_release_is_refused_with_the_command_that_upgrade
 
 
 @pytest.mark.slow
+def test_an_export_waits_until_what_has_arrived_is_counted(tmp_path, monkeypatch):
+    (tmp_path / "m.json").write_text(MECHANISM.to_json())
+    # Rounds are so rare that an export right after the upload is before one.
+    with serving(tmp_path, messages_per_second=0, fold_seconds=1.5) as server:
+        monkeypatch.setenv("SSTQ_URL", server.url)
+        monkeypatch.setenv("SSTQ_ADMINISTRATOR_TOKEN", ADMINISTRATOR)
+        mechanism = str(tmp_path / "m.json")
+        assert command("campaign", "create", "late", "-m", mechanism)[0] == 0
+        quota = command("campaign", "tokens", "late", "--people", "100")[1]
+        monkeypatch.setenv("SSTQ_SEND_TOKEN", quota)
+        to = f"{server.url}/late"
+        for sent in (50, 100):
+            vectors = tmp_path / f"{sent}.npy"
+            np.save(vectors, np.full((50, 6), sent / 1000))
+            sending = command("send", to, str(vectors), "--most-epsilon", "2")
+            assert sending[0] == 0, sending[1]
+            state = tmp_path / f"{sent}.npz"
+            estimate = tmp_path / f"{sent}.json"
+            export = ("campaign", "export", "late", "--output")
+            assert command(*export, str(state))[0] == 0
+            assert MECHANISM.load_aggregator(state).count == sent
+            assert command(*export, str(estimate))[0] == 0
+            assert json.loads(estimate.read_text())["count"] == sent
+
+
+@pytest.mark.slow
 def test_campaigns_are_changed_renewed_and_deleted_on_the_command_line(
     tmp_path, monkeypatch
 ):

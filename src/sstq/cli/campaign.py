@@ -13,6 +13,7 @@ from sstq.cli.collected import (
     show_estimate,
     show_study,
     study_terms,
+    wait_until_counted,
     write_counts,
 )
 from sstq.cli.common import (
@@ -278,7 +279,10 @@ def export(
         entry = registry_entry(campaign, estimate, datetime.now(UTC).date())
         write_text(output, json.dumps(entry, indent=2, ensure_ascii=False) + "\n")
         return
-    if output.suffix.lower() == ".parquet":
+    suffix = output.suffix.lower()
+    is_estimate = suffix in (".csv", ".json") and fetched(url, name).stage is None
+    wait_until_counted(url, name, token, "covered" if is_estimate else "folded")
+    if suffix == ".parquet":
         write_counts(url, name, token, output)
         note(f"wrote {output}")
         return
@@ -286,7 +290,7 @@ def export(
         ask(
             "GET",
             url,
-            f"/campaigns/{name}/{routes[output.suffix.lower()]}",
+            f"/campaigns/{name}/{routes[suffix]}",
             token,
             into=file,
         )

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 STAGE = "stage"
 """The column of tables of counts with the number of the stage."""
+# How long an export waits for messages that have arrived to be counted.
+_PATIENCE_SECONDS = 60.0
 _SHOWN = ("kind", "epsilon", "delta", "people", "hours", "too_few", "note")
 
 
@@ -45,6 +48,22 @@ def fetched(url: str, name: str) -> "Campaign":
 
     answer = request("GET", f"{url.rstrip('/')}/v1/campaigns/{name}")
     return read_document(answer.content).campaign
+
+
+def wait_until_counted(url: str, name: str, token: str, field: str) -> None:
+    """Wait until the messages that have arrived are counted, in this field of the status; say if some are not."""
+    path = f"/campaigns/{name}/status"
+    status = ask("GET", url, path, token)
+    arrived = status["received"]
+    ends = time.monotonic() + _PATIENCE_SECONDS
+    while status[field] < arrived and time.monotonic() < ends:
+        time.sleep(0.3)
+        status = ask("GET", url, path, token)
+    if status[field] < arrived:
+        missing = arrived - status[field]
+        warn(
+            f"{missing:,} of {arrived:,} messages are not counted yet: export again later"
+        )
 
 
 def show_estimate(url: str, name: str, token: str) -> None:
