@@ -31,6 +31,7 @@ from sstq.service.batches import Manifest
 from sstq.service.security import CONTENT_POLICY
 from tests.browsing import CHROMIUM, HASTY, browsing, quiet_page
 from tests.service.serving import ADMINISTRATOR, serving
+from tests.service.studying import begin, words
 
 pytestmark = pytest.mark.slow
 
@@ -432,6 +433,45 @@ def test_a_campaign_from_its_first_message_to_an_alarm(page, server):
     playwright.expect(page.locator("#alarm")).to_contain_text(
         "This estimate should not be trusted"
     )
+
+
+STUDIES = {
+    "empty": ({}, "● open", "", "Nothing is known yet."),
+    "waiting": ({"hours": 0.0003}, "◷ waiting", "Its time is over, but fewer than 30 people came.", "Nothing is known"),
+    "over": (
+        {"hours": 0.0003, "too_few": "end"}, "■ ended", "Too few people came to “letters 1 to 3”.",
+        "The study ended before anything was known.",
+    ),
+    "broken": ({}, "✕ failed", "“Letters” could not be learned from.", "Nothing was learned."),
+}  # fmt: skip
+
+
+@needs_browser
+def test_a_study_without_a_result_says_why(page, server):
+    for name, (terms, *_) in STUDIES.items():
+        assert begin(server, name, words(), 100, **terms).status_code == 201
+
+    def failing(route):
+        """No stage of ours can be made that is not learned from: the collector's own tests have one."""
+        found = route.fetch().json()
+        for row in found["campaigns"]:
+            if row["name"] == "broken":
+                note = "“Letters” could not be learned from"
+                row["study"] |= {"state": "failed", "note": note}
+        route.fulfill(json=found)
+
+    as_owner(page)
+    page.route("**/v1/campaigns", failing)
+    for width in (1280, 400):
+        page.set_viewport_size({"width": width, "height": 900})
+        for name, (_, state, note, text) in STUDIES.items():
+            page.goto(f"{server.url}/{name}")
+            playwright.expect(page.locator("#state")).to_have_text(state)
+            place = "#alarm" if name == "broken" else "#note"
+            playwright.expect(page.locator(place)).to_have_text(note)
+            playwright.expect(page.locator("#estimate-text")).to_contain_text(text)
+            playwright.expect(page.locator("#stages li")).to_have_count(1)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 @needs_browser
