@@ -13,7 +13,7 @@ from sstq.cli import app
 pytest.importorskip("fastapi")
 
 from sstq.client import Campaign, Client, Shuffling
-from sstq.client.campaigns import read_document
+from sstq.client.campaigns import Stage, read_document
 from sstq.client.sealing import (
     CROWD_BYTES,
     SealingKey,
@@ -22,6 +22,7 @@ from sstq.client.sealing import (
     open_envelopes,
 )
 from sstq.client.signing import SHUFFLER_PREFIX, SigningKey
+from sstq.studies import Words
 from tests.patience import until
 from tests.service.serving import Quiet, listening, serving
 
@@ -467,3 +468,65 @@ def test_who_has_another_key_than_the_shuffler_that_the_campaign_names_gets_noth
         ):
             Client(f"{imposter.url}/rooms", most_epsilon=8.0, **keys)
         assert not imposter.caught
+
+
+def publish_stage(evil, name, number, closes=LATER):
+    """A stage for three people, who are a crowd."""
+    collector, shuffler = evil
+    study = Words(epsilon=6.0, longest=5)
+    question = json.loads(study.question(3)) | {"study": "0a" * 16}
+    del question["mechanism"]
+    campaign = Campaign(
+        f"{name}--{number}",
+        study.asked.mechanism,
+        closes=closes,
+        senders="single-use",
+        shuffling=Shuffling(shuffler.url, threshold=3, **shuffler.keys),
+        stage=Stage(name, number, "letters 1 to 3", question, people=3),
+    )
+    collector.documents[name] = campaign.document(
+        [collector.key.public], [collector.seal.public]
+    )
+
+
+def test_a_later_stage_makes_no_new_crowd(evil, tmp_path):
+    """The collector began a stage before a victim and one after, and filled the victim's with tokens of its own."""
+    _, shuffler = evil
+    publish_stage(evil, "rotating", 1)
+
+    def stage():
+        document = shuffler.http.get("/v1/campaigns/rotating").content
+        return read_document(document).campaign.stage.number
+
+    assert stage() == 1
+    tokens = shuffler.administer(
+        "POST", "/v1/campaigns/rotating/tokens", json={"count": 3}
+    ).json()["tokens"]
+
+    def take_part(token):
+        client = Client(
+            f"{shuffler.url}/rotating",
+            most_epsilon=6.0,
+            token=token,
+            outbox=tmp_path / token,
+            **pins(evil),
+        )
+        assert client.take_part("tea") is None
+
+    take_part(tokens[0])
+    publish_stage(evil, "rotating", 2)
+    seen_by_shuffler(evil, "rotating")
+    refused = shuffler.status("rotating")["refused_change"]
+    assert (stage(), refused) == (
+        1,
+        "the collector went on before the stage had ended",
+    )
+    # The end of a stage is no way around it.
+    soon = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1)
+    publish_stage(evil, "rotating", 1, closes=soon)
+    seen_by_shuffler(evil, "rotating")
+    assert "closes from 2100" in shuffler.status("rotating")["refused_change"]
+    publish_stage(evil, "rotating", 2)
+    for token in tokens[1:]:
+        take_part(token)
+    until(lambda: stage() == 2)

@@ -167,17 +167,20 @@ def test_the_shuffler_follows_a_study_and_refuses_what_is_not_next(both):
         "Now", (), {"doubtful": False, "now": lambda _: first.campaign.opens}
     )()
     rules.settings = type("Settings", (), {"closing_seconds": 0})()
-    rules.store = type("Rooms", (), {"rooms": lambda _, names: {}})()
+    rooms = {}
+    rules.store = type("Rooms", (), {"rooms": lambda _, names: rooms})()
 
-    def stored(document):
+    def stored(document, is_stage=False):
         held = {
             "campaign": document.campaign,
+            "name": document.campaign.name,
             "sealing_keys": document.sealing_keys,
-            "is_stage": False,
+            "is_stage": is_stage,
         }
         return type("Stored", (), held)()
 
     known = stored(first)
+    rules.entries = {first.campaign.name: stored(first, is_stage=True)}
     assert not rules.forbidden_change(known, first)
     terms = first.campaign.to_dict()
 
@@ -188,6 +191,8 @@ def test_the_shuffler_follows_a_study_and_refuses_what_is_not_next(both):
         )
         return first._replace(campaign=campaign)
 
+    assert "before the stage had ended" in rules.forbidden_change(known, changed())
+    rooms[first.campaign.name] = 0
     assert not rules.forbidden_change(known, changed())
     assert "earlier stage" in rules.forbidden_change(stored(changed(3)), changed(2))
     question = terms["stage"]["question"] | {"study": "0" * 32}
@@ -199,3 +204,6 @@ def test_the_shuffler_follows_a_study_and_refuses_what_is_not_next(both):
     assert "shuffling" in rules.forbidden_change(known, changed(shuffling=smaller))
     # The same stage for fewer people, or with another question.
     assert "stage" in rules.forbidden_change(known, changed(1, stage={"people": 21}))
+    # The same stage with another end.
+    later = changed(1, closes="2100-01-01T00:00:01Z")
+    assert "closes" in rules.forbidden_change(known, later)

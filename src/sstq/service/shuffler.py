@@ -237,14 +237,16 @@ class Shuffler(Node):
 
     def forbidden_change(self, known: RunningCampaign, document: Document) -> str:
         """What has changed although people relied on it, if anything: the document that was first seen holds."""
-        kept = lasting_terms(known.campaign)
-        wanted = lasting_terms(document.campaign)
         follows = known.campaign.name != document.campaign.name
+        lasting = _of_study if follows else _of_campaign
+        kept = lasting(known.campaign)
+        wanted = lasting(document.campaign)
         if follows:
-            kept = _of_study(known.campaign)
-            wanted = _of_study(document.campaign)
             if document.campaign.staged.number <= known.campaign.staged.number:
                 return "the collector went back to an earlier stage"
+            # Who could begin a crowd at any moment would choose who is in it.
+            if not self.has_ended(self.entries[known.campaign.name]):
+                return "the collector went on before the stage had ended"
         for field in sorted({*kept, *wanted}):
             if kept.get(field) != wanted.get(field):
                 change = f"{field} from {kept.get(field)} to {wanted.get(field)}"
@@ -439,6 +441,12 @@ class Work(Rounds):
             sent(store, part)
             self._node.refused_batches.pop(name, None)
         return True
+
+
+def _of_campaign(campaign: Campaign) -> dict[str, Any]:
+    """What of a campaign never changes; of a stage that is its times as well."""
+    times = {} if campaign.stage is None else campaign.terms()
+    return lasting_terms(campaign) | times
 
 
 def _of_study(campaign: Campaign) -> dict[str, Any]:
