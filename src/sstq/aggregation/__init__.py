@@ -2,9 +2,10 @@
 
 from sstq.aggregation.aggregator import Aggregator, StateInfo, describe_state
 from sstq.aggregation.estimates import Estimate, Region
-from sstq.aggregation.estimator import DenseEstimator, Estimator, Sums
+from sstq.aggregation.estimator import Estimator, Sums
 from sstq.aggregation.sparse_counts import SparseEstimator
-from sstq.aggregation.sums import FrameEstimator, VectorEstimator
+from sstq.aggregation.sums import DenseEstimator, FrameEstimator
+from sstq.aggregation.vector_sums import VectorEstimator
 
 __all__ = [
     "Aggregator",

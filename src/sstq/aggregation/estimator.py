@@ -1,8 +1,8 @@
-"""Estimators: all that an aggregator needs of a mechanism; and the states in which messages are added up."""
+"""Estimators: all that an aggregator needs of a mechanism."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -21,29 +21,21 @@ class Sums:
     simulated: bool = False
 
 
-class State:
+class State(Protocol):
     """The integers of an aggregator, a table with a row per number; those of several batches add up."""
-
-    def __init__(self, estimator: Any, shape: tuple[int, int]) -> None:
-        self._estimator = estimator
-        self._rows = np.zeros(shape, dtype=np.int64)
 
     @property
     def nbytes(self) -> int:
         """How much memory it takes, without new messages."""
-        return self._rows.nbytes
 
     def add(self, messages: Messages, times: Ints | None) -> None:
         """Add checked messages, each this many times, or once; a refused message changes nothing."""
-        self._estimator.add(self._rows, messages, times)
 
     def merge(self, sums: Ints) -> None:
         """Add the sums of another state."""
-        self._rows += sums
 
     def sums(self) -> Ints:
         """The sums of all messages so far, which callers must not change."""
-        return self._rows
 
 
 class Source(MessageReader, Protocol):
@@ -150,35 +142,3 @@ class Estimator(ABC):
             largest=largest / sums.count,
             longest=longest / sums.count,
         )
-
-
-class DenseEstimator(Estimator):
-    """An estimator whose state has all rows."""
-
-    @property
-    @abstractmethod
-    def shape(self) -> tuple[int, int]:
-        """The rows and columns of a state."""
-
-    @abstractmethod
-    def add(self, state: Ints, messages: Messages, times: Ints | None) -> None:
-        """Add checked messages to the state, each this many times, or once; a refused message changes nothing.
-
-        Only messages that are estimated from counts are added several times.
-        """
-
-    def state(self) -> State:
-        """A state without messages."""
-        return State(self, self.shape)
-
-    @property
-    def numbers(self) -> int:
-        """The number of rows of a state."""
-        return self.shape[0]
-
-    def check(self, sums: Sums) -> None:
-        """Raise ValueError for sums of another shape."""
-        if sums.state.shape != self.shape:
-            raise ValueError(
-                f"it has sums of shape {sums.state.shape}, expected {self.shape}"
-            )

@@ -5,7 +5,7 @@ from abc import abstractmethod
 import numpy as np
 
 from sstq.aggregation.counts import COUNT, MOST_MESSAGES
-from sstq.aggregation.estimator import Estimator, State, Sums
+from sstq.aggregation.estimator import Estimator, Sums
 from sstq.array_types import Ints
 from sstq.messages.batch import Messages
 
@@ -14,14 +14,20 @@ _PENDING = 1 << 20
 _COLUMNS = 3
 
 
-class SparseState(State):
+class SparseState:
     """A state that has rows only for the messages that were sent."""
 
     def __init__(self, estimator: "SparseEstimator") -> None:
-        super().__init__(estimator, (0, _COLUMNS))
+        self._estimator = estimator
+        self._rows = np.zeros((0, _COLUMNS), dtype=np.int64)
         # New messages as codes, and other aggregators' rows.
         self._pending: list[Ints] = []
         self._merged: list[Ints] = []
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes, without new messages."""
+        return self._rows.nbytes
 
     def add(self, messages: Messages, times: Ints | None) -> None:
         """Keep checked messages as codes, until there are enough of them to be sorted into the table."""

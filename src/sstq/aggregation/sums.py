@@ -1,30 +1,85 @@
-"""Exact sums of decoded values as integers in fixed point: in the frame domain, or of whole vectors.
+"""Exact sums with a row for every number, and those of a frame: decoded values as integers in fixed point.
 
 A number that needs more than 63 bits is kept in two limbs, high·2^30 + low, each of which adds up on its own.
 """
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
 from sstq import kernels
 from sstq.aggregation.estimates import Estimate
-from sstq.aggregation.estimator import DenseEstimator, Sums
+from sstq.aggregation.estimator import Estimator, Sums
 from sstq.array_types import Floats, Ints
 from sstq.frames.tight import Frame
 from sstq.kernels import LIMB_BITS
 from sstq.messages.batch import Messages
 from sstq.messages.layouts import Column
 
-# Decoded numbers at a time: enough that calls do not matter, few enough for the second-level cache.
-_NUMBERS_AT_A_TIME = 1 << 18
 # Up to this many dimensions the square of a covariance is computed exactly.
 _AXES = 64
+
+
+class DenseState:
+    """The sums of a dense estimator, which has a row for every number."""
+
+    def __init__(self, estimator: "DenseEstimator") -> None:
+        self._estimator = estimator
+        self._rows = np.zeros(estimator.shape, dtype=np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes."""
+        return self._rows.nbytes
+
+    def add(self, messages: Messages, times: Ints | None) -> None:
+        """Add checked messages, each this many times, or once."""
+        self._estimator.add(self._rows, messages, times)
+
+    def merge(self, sums: Ints) -> None:
+        """Add the sums of another state."""
+        self._rows += sums
+
+    def sums(self) -> Ints:
+        """The sums of all messages so far."""
+        return self._rows
+
+
+class DenseEstimator(Estimator):
+    """An estimator whose state has all rows."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """The rows and columns of a state."""
+
+    @abstractmethod
+    def add(self, state: Ints, messages: Messages, times: Ints | None) -> None:
+        """Add checked messages to the state, each this many times, or once; a refused message changes nothing.
+
+        Only messages that are estimated from counts are added several times.
+        """
+
+    def state(self) -> DenseState:
+        """A state without messages."""
+        return DenseState(self)
+
+    @property
+    def numbers(self) -> int:
+        """The number of rows of a state."""
+        return self.shape[0]
+
+    def check(self, sums: Sums) -> None:
+        """Raise ValueError for sums of another shape."""
+        if sums.state.shape != self.shape:
+            raise ValueError(
+                f"it has sums of shape {sums.state.shape}, expected {self.shape}"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,12 +166,12 @@ class FrameEstimator(DenseEstimator):
     def totals(self, sums: Sums) -> Floats:
         """The sum of the values of every coordinate, in units of the scale."""
         _, exponent = self._fixed_point
-        return _from_limbs(sums.state[:, 1:3], exponent - 2 * LIMB_BITS)
+        return from_limbs(sums.state[:, 1:3], exponent - 2 * LIMB_BITS)
 
     def _squares(self, sums: Sums) -> Floats:
         """The sum of the squares of the values of every coordinate, in units of the scale squared."""
         _, exponent = self._fixed_point
-        return _from_limbs(sums.state[:, 3:], 2 * exponent - LIMB_BITS)
+        return from_limbs(sums.state[:, 3:], 2 * exponent - LIMB_BITS)
 
     def largest(self) -> tuple[float, float]:
         """The largest coordinate and the norm of a row of the frame, times the largest value."""
@@ -170,67 +225,6 @@ def trace_of_square(frame: Frame, weights: Floats, mean: Floats) -> float:
     return float(np.sum(images**2)) / repeats - 2 * along + float(mean @ mean) ** 2
 
 
-@dataclass(frozen=True, eq=False)
-class VectorEstimator(DenseEstimator):
-    """Sums of whole decoded vectors, O(d) per message, for messages that decode to dense vectors.
-
-    One row of integers per coordinate holds the sum of the decoded values (two limbs) and of their squares (one).
-    One beyond 2^8 units cannot come from an honest client and is refused.
-
-    Attributes:
-        dim: d.
-        unit: the public unit of the fixed point, about the root mean square of a decoded coordinate.
-        vectors: the vectors of messages, (n, d).
-    """
-
-    adds_vectors: ClassVar[bool] = True
-    # Values are kept to 2^-44 of the unit, and their squares to 2^-14 of its square.
-    columns: ClassVar[int] = 3
-    value_bits: ClassVar[int] = 44
-    square_bits: ClassVar[int] = 14
-    most_units: ClassVar[float] = 2.0**8
-
-    dim: int
-    unit: float
-    vectors: Callable[[Messages], Floats]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """One row per coordinate."""
-        return self.dim, self.columns
-
-    def decode(self, messages: Messages) -> Floats:
-        """The vectors that messages decode to."""
-        return self.vectors(messages)
-
-    def add(self, state: Ints, messages: Messages, times: Ints | None) -> None:  # noqa: ARG002 (never counts)
-        """Add the decoded vectors."""
-        # Beside the state, which must stay as it is if a later vector is refused.
-        added = np.zeros_like(state)
-        bits = self.value_bits, self.square_bits
-        size = max(1, _NUMBERS_AT_A_TIME // self.dim)
-        for start in range(0, len(messages), size):
-            vectors = self.vectors(messages[start : start + size])
-            if not kernels.accumulate_vectors(
-                added, vectors, self.unit, self.most_units, *bits
-            ):
-                raise ValueError(
-                    f"decoded coordinates must be at most {self.most_units * self.unit:g}: no honest client sends "
-                    "larger ones"
-                )
-        state += added
-
-    def estimate(self, sums: Sums) -> Estimate:
-        """The mean of the vectors."""
-        value = _from_limbs(sums.state[:, :2], -self.value_bits)
-        squares = _from_limbs(sums.state[:, 2:], -self.square_bits)
-        return self.averaged(
-            sums,
-            value * (self.unit / sums.count),
-            squares * (self.unit**2 / sums.count),
-        )
-
-
 def _fixed_point_table(values: Floats) -> tuple[Ints, int]:
     """A few decoding values as integers: (M, 3) rows of high limb, low limb, square, and the exponent of their bound.
 
@@ -245,7 +239,7 @@ def _fixed_point_table(values: Floats) -> tuple[Ints, int]:
     return np.array(rows, dtype=np.int64), exponent
 
 
-def _from_limbs(limbs: Ints, exponent: int) -> Floats:
+def from_limbs(limbs: Ints, exponent: int) -> Floats:
     """Combine sums kept in limbs, the highest in column 0, to doubles times 2^exponent."""
     sums = limbs[:, 0].astype(np.float64)
     for low in limbs.T[1:]:

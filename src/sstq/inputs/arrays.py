@@ -52,6 +52,42 @@ def as_vectors(X: ArrayLike, name: str = "X") -> NDArray[Any]:
     return as_floats(values, name)
 
 
+def finite_vectors(X: ArrayLike, dim: int) -> NDArray[Any]:
+    """Return X as (n, d) floats; ValueError for a wrong shape or dtype, masks, nan or infinity."""
+    rows = of_dim(as_vectors(X), dim)
+    # nan is the least and the largest of all numbers, and nothing is copied
+    if not np.isfinite([rows.min(initial=0.0), rows.max(initial=0.0)]).all():
+        row, column = np.argwhere(~np.isfinite(rows))[0]
+        raise ValueError(
+            f"X must be finite, got {rows[row, column]} at row {row}, column {column}"
+        )
+    return rows
+
+
+def finite_rows(
+    read: NDArray[Any], name: str, columns: tuple[str, ...], row: int
+) -> NDArray[Any]:
+    """Convert numbers of a file to floats; ValueError, with the file's name and the row, unless all are finite."""
+    rows = as_floats(read, f"{name}: vectors", row)
+    finite = np.isfinite(rows)
+    if not finite.all():
+        at, place = np.argwhere(~finite)[0]
+        got = "no number" if np.isnan(rows[at, place]) else rows[at, place]
+        column = columns[place] if columns else place
+        wanted = f"{name}: vectors must be {rows.shape[1]} finite numbers"
+        raise ValueError(
+            f"{wanted}, got {got} in row {row + at}, column {column}; fill or drop it"
+        )
+    return rows
+
+
+def of_dim(rows: NDArray[Any], dim: int) -> NDArray[Any]:
+    """Return vectors as (n, d); ValueError for another shape."""
+    if rows.shape[-1:] != (dim,) or rows.ndim > 2:
+        raise ValueError(f"X must have shape ({dim},) or (n, {dim}), got {rows.shape}")
+    return np.atleast_2d(rows)
+
+
 def as_floats(values: NDArray[Any], name: str, first: int = 0) -> NDArray[Any]:
     """Convert numbers to native float32 or float64, copied only if needed; rows are numbered from `first` on."""
     dtype = values.dtype

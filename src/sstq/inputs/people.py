@@ -2,15 +2,28 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from numpy.typing import NDArray
+
+from sstq.files.parquet import MAGIC
+from sstq.inputs.arrays import finite_rows
 
 # So many numbers are read at a time, so that memory grows neither with the clients nor with the files.
 _NUMBERS_AT_A_TIME = 1 << 21
 
 Path = str | os.PathLike[str]
+_NPY = b"\x93NUMPY"
+
+
+def file_kind(name: str) -> str:
+    """Return "npy", "parquet" or "csv": by its first bytes, not its name; any other is text."""
+    with open(name, "rb") as file:
+        start = file.read(len(_NPY))
+    if start == _NPY:
+        return "npy"
+    return "parquet" if start.startswith(MAGIC) else "csv"
 
 
 @dataclass(frozen=True)
@@ -46,6 +59,7 @@ class PeopleFile:
         count: the number of people.
         read: yields so many people at a time.
         columns: the names of the columns, if the file has any.
+        finite: whether people hold vectors, of which every number must be finite.
     """
 
     name: str
@@ -53,6 +67,7 @@ class PeopleFile:
     count: int
     read: Callable[[int], Read]
     columns: tuple[str, ...] = ()
+    finite: bool = False
 
     def pieces(self) -> Iterator[Piece]:
         """Yield the people in order, a bounded piece at a time; may be called repeatedly.
@@ -61,6 +76,8 @@ class PeopleFile:
         """
         row = 0
         for held, count, labels in self.read(max(1, _NUMBERS_AT_A_TIME // self.dim)):
+            if self.finite:
+                held = finite_rows(held, self.name, self.columns, row)
             place = f"{self.name}, counted from row {row}" if row else self.name
             yield Piece(held, count, place, labels)
             row += count
@@ -100,6 +117,7 @@ class People:
         for file in self.files:
             for piece in file.pieces():
                 stop = start + piece.count
-                groups = None if self.groups is None else self.groups[start:stop]
-                yield Piece(piece.X, piece.count, piece.place, piece.labels, groups)
+                if self.groups is not None:
+                    piece = replace(piece, groups=self.groups[start:stop])
+                yield piece
                 start = stop

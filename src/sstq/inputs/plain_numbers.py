@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sstq.inputs.arrays import as_vectors, is_arrow
+from sstq.inputs.arrays import as_vectors, is_arrow, of_dim
 from sstq.inputs.cells import Floats, cells_of, number_of
 
 
@@ -43,6 +43,11 @@ def plain_numbers(X: ArrayLike) -> NDArray[Any]:
     return np.array(
         [number_of(value) for value in values.flat], dtype=np.float64
     ).reshape(values.shape)
+
+
+def any_vectors(X: ArrayLike, dim: int) -> NDArray[Any]:
+    """Return X as (n, d) floats, nan for whatever is no number; ValueError for a wrong shape."""
+    return of_dim(plain_numbers(X), dim)
 
 
 def _numbers_of_lists(values: Sequence[Any]) -> Floats:

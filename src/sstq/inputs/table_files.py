@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from sstq.files.parquet import MAGIC, open_parquet
+from sstq.files.parquet import open_parquet
 from sstq.inputs.cells import UNREADABLE
 from sstq.inputs.csv_files import csv_rows
-from sstq.inputs.people import Path, PeopleFile, Read
+from sstq.inputs.people import Path, PeopleFile, Read, file_kind
 from sstq.inputs.tables import check_header
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 # Values as Python objects take as many times the memory of numbers.
 _SIZE_OF_A_VALUE = 8
-_NPY = b"\x93NUMPY"
 
 
 def open_table(
@@ -26,15 +25,14 @@ def open_table(
 ) -> PeopleFile:
     """Open a file that has these columns; ValueError for one that has not, whatever is in it."""
     name = os.fspath(path)
-    with open(name, "rb") as file:
-        start = file.read(len(_NPY))
-    if start == _NPY:
+    kind = file_kind(name)
+    if kind == "npy":
         raise ValueError(
             f"{name} must be a CSV or Parquet file with the columns {', '.join(columns)}, got a .npy file"
         )
     return (
         _open_parquet(name, columns)
-        if start.startswith(MAGIC)
+        if kind == "parquet"
         else _open_csv(name, columns, answering)
     )
 

@@ -1,11 +1,6 @@
-"""Files of vectors (.npy, Parquet and CSV) in bounded memory, read repeatedly if needed.
-
-A file's kind is recognised by its first bytes, not its name; text is CSV. Nulls, text and rows of another length are
-read as nan. `vector_file` refuses that with the file's name and the row, unless a device reads the file.
-"""
+"""Arrays in .npy files: vectors in bounded memory, and one integer per person."""
 
 import os
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,51 +8,7 @@ from numpy.typing import NDArray
 
 from sstq.checks import ArgumentError
 from sstq.files.npy import DAMAGED_ARCHIVE
-from sstq.inputs import arrays
-from sstq.inputs.people import Path, PeopleFile
-from sstq.inputs.people import Read as PeopleRead
-
-Read = Iterator[tuple[NDArray[Any], NDArray[Any] | None]]
-"""Numbers of any kind, (rows, dim), with nan for what is none; and their public labels, if there are any."""
-
-
-def vector_file(
-    name: str,
-    dim: int,
-    count: int,
-    read: Callable[[int], Read],
-    columns: tuple[str, ...] = (),
-    *,
-    answering: bool = False,
-) -> PeopleFile:
-    """A file whose numbers are read as float32 or float64; what is not finite is an error unless a device answers."""
-
-    def checked(size: int) -> PeopleRead:
-        row = 0
-        for rows, labels in read(size):
-            if not answering:
-                rows = _finite(rows, name, columns, row)
-            yield rows, len(rows), labels
-            row += len(rows)
-
-    return PeopleFile(name, dim, count, checked, columns)
-
-
-def _finite(
-    read: NDArray[Any], name: str, columns: tuple[str, ...], row: int
-) -> NDArray[Any]:
-    """The numbers as float32 or float64; ValueError, with the row, unless all are finite."""
-    rows = arrays.as_floats(read, f"{name}: vectors", row)
-    finite = np.isfinite(rows)
-    if not finite.all():
-        at, place = np.argwhere(~finite)[0]
-        got = "no number" if np.isnan(rows[at, place]) else rows[at, place]
-        column = columns[place] if columns else place
-        wanted = f"{name}: vectors must be {rows.shape[1]} finite numbers"
-        raise ValueError(
-            f"{wanted}, got {got} in row {row + at}, column {column}; fill or drop it"
-        )
-    return rows
+from sstq.inputs.people import Path, PeopleFile, Read
 
 
 def open_npy(name: str, dim: int | None, *, answering: bool = False) -> PeopleFile:
@@ -75,12 +26,11 @@ def open_npy(name: str, dim: int | None, *, answering: bool = False) -> PeopleFi
         )
 
     def read(size: int) -> Read:
-        return (
-            (np.asarray(rows[start : start + size]), None)
-            for start in range(0, len(rows), size)
-        )
+        for start in range(0, len(rows), size):
+            some = np.asarray(rows[start : start + size])
+            yield some, len(some), None
 
-    return vector_file(name, rows.shape[1], len(rows), read, answering=answering)
+    return PeopleFile(name, rows.shape[1], len(rows), read, finite=not answering)
 
 
 def load_array(path: Path) -> NDArray[Any]:

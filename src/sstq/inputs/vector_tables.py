@@ -1,4 +1,9 @@
-"""Vectors in Parquet and CSV files: which columns they are in, and how rows become numbers."""
+"""Vectors in files: which columns of Parquet and CSV files they are in, and how rows become numbers.
+
+Nulls, text and rows of another length are
+read as nan, which `PeopleFile` refuses with the row unless a device reads the file. Files are read in bounded memory,
+repeatedly if needed.
+"""
 
 import os
 from collections.abc import Sequence
@@ -9,18 +14,12 @@ from typing import Any
 import numpy as np
 
 from sstq.checks import ArgumentError, did_you_mean
-from sstq.files.parquet import MAGIC, open_parquet
+from sstq.files.parquet import open_parquet
 from sstq.inputs import arrays
 from sstq.inputs.csv_files import csv_rows, number_in
-from sstq.inputs.people import Path, PeopleFile
-from sstq.inputs.vector_files import (
-    Read,
-    open_npy,
-    refuse_columns,
-    vector_file,
-)
+from sstq.inputs.people import Path, PeopleFile, Read, file_kind
+from sstq.inputs.vector_files import open_npy, refuse_columns
 
-_NPY = b"\x93NUMPY"
 IDENTIFIERS = ("id", "uuid", "user", "name")
 # What stands for a missing number. Where a device reads, a line with one of these is a person, never a header.
 _MISSING = {
@@ -143,12 +142,11 @@ def open_vectors(path: Path, wanted: VectorColumns) -> PeopleFile:
     Raises ValueError if the file cannot hold such vectors, and ImportError if it is Parquet without the [data] extra.
     """
     name = os.fspath(path)
-    with open(name, "rb") as file:
-        start = file.read(len(_NPY))
-    if start == _NPY:
+    kind = file_kind(name)
+    if kind == "npy":
         refuse_columns(name, wanted.columns, wanted.by)
         return open_npy(name, wanted.dim, answering=wanted.answering)
-    return (_open_parquet if start.startswith(MAGIC) else _open_csv)(name, wanted)
+    return (_open_parquet if kind == "parquet" else _open_csv)(name, wanted)
 
 
 def _open_parquet(name: str, wanted: VectorColumns) -> PeopleFile:
@@ -193,16 +191,12 @@ def _open_parquet(name: str, wanted: VectorColumns) -> PeopleFile:
                     if by is None
                     else arrays.arrow_labels(batch.column(by), by, name, row)
                 )
-                yield (
-                    arrays.arrow_numbers(
-                        [batch.column(column) for column in columns], dim
-                    ),
-                    labels,
-                )
+                arrow = [batch.column(column) for column in columns]
+                yield arrays.arrow_numbers(arrow, dim), batch.num_rows, labels
                 row += batch.num_rows
 
     names = () if of_lists else tuple(columns)
-    return vector_file(name, dim, count, read, names, answering=wanted.answering)
+    return PeopleFile(name, dim, count, read, names, finite=not wanted.answering)
 
 
 def _check_numbers(name: str, schema: Any, columns: Sequence[str]) -> None:
@@ -254,14 +248,13 @@ def _open_csv(name: str, wanted: VectorColumns) -> PeopleFile:
                 )
             )
             numbers = [_numbers(fields, width, places) for _, fields in some]
-            yield np.array(numbers, dtype=np.float64).reshape(-1, len(places)), labels
+            yield np.array(numbers, dtype=np.float64), len(some), labels
 
     count = sum(1 for _ in csv_rows(name, width, answering=wanted.answering)) - int(
         header
     )
-    return vector_file(
-        name, len(places), count, read, tuple(columns), answering=wanted.answering
-    )
+    finite = not wanted.answering
+    return PeopleFile(name, len(places), count, read, tuple(columns), finite)
 
 
 def _is_header(

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.checks import ArgumentError, check_integers
-from sstq.inputs.arrays import as_vectors
+from sstq.inputs.arrays import finite_vectors
 from sstq.inputs.base import Floats, Held, Input, Rows, refuse_groups
 from sstq.inputs.bounds import Bounds, Ranges
 from sstq.inputs.cells import cells_of
 from sstq.inputs.people import Path, People, PeopleFile
-from sstq.inputs.plain_numbers import plain_numbers
+from sstq.inputs.plain_numbers import any_vectors
 from sstq.inputs.reports import ClippedWarning, LocalReport
 from sstq.inputs.single_vectors import into_ball, read_vectors
 from sstq.inputs.trial_vectors import structured_vectors
@@ -350,30 +350,6 @@ class GroupedVectors(Input):
     def truth(self, rows: Rows) -> Rows:
         """The vectors, each at the place of its group."""
         return placed(rows[:, 1:], rows[:, 0], self.groups)
-
-
-def finite_vectors(X: ArrayLike, dim: int) -> Rows:
-    """Return X as (n, d) floats; ValueError for a wrong shape or dtype, masks, nan or infinity."""
-    rows = of_dim(as_vectors(X), dim)
-    # nan is the least and the largest of all numbers, and nothing is copied
-    if not np.isfinite([rows.min(initial=0.0), rows.max(initial=0.0)]).all():
-        row, column = np.argwhere(~np.isfinite(rows))[0]
-        raise ValueError(
-            f"X must be finite, got {rows[row, column]} at row {row}, column {column}"
-        )
-    return rows
-
-
-def any_vectors(X: ArrayLike, dim: int) -> Rows:
-    """Return X as (n, d) floats, nan for whatever is no number; ValueError for a wrong shape."""
-    return of_dim(plain_numbers(X), dim)
-
-
-def of_dim(rows: Rows, dim: int) -> Rows:
-    """Return vectors as (n, d); ValueError for another shape."""
-    if rows.shape[-1:] != (dim,) or rows.ndim > 2:
-        raise ValueError(f"X must have shape ({dim},) or (n, {dim}), got {rows.shape}")
-    return np.atleast_2d(rows)
 
 
 def without(rows: Rows, bad: Any, report: LocalReport | None) -> Rows:

@@ -8,7 +8,7 @@ of other languages round them.
 import hashlib
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache, cached_property
 from types import MappingProxyType, NoneType, UnionType
@@ -149,25 +149,27 @@ class Solved:
 
     def options(self) -> dict[str, Any]:
         """The values of options of the same name; those that are not named have their default."""
-        return self._beside_defaults()
+        return self._beside_defaults(vars(self))
 
-    def _beside_defaults(self) -> dict[str, Any]:
-        """The fields that differ from their defaults."""
-        values = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if type(value) is not type(field.default) or value != field.default:
-                values[field.name] = value
-        return values
-
-    def to_dict(self, only: Container[str] | None = None) -> dict[str, Any]:
-        """Return the fields as JSON values, or only those of these names."""
-        kinds = self._kinds()
+    @classmethod
+    def _beside_defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of fields that differ from their defaults."""
         return {
-            name: _write(value, kinds[name])
-            for name, value in self._beside_defaults().items()
-            if only is None or name in only
+            field.name: values[field.name]
+            for field in fields(cls)
+            if field.name in values and _differ(values[field.name], field.default)
         }
+
+    @classmethod
+    def _written(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The JSON values of fields, without those that have their defaults."""
+        kinds = cls._kinds()
+        chosen = cls._beside_defaults(values)
+        return {name: _write(value, kinds[name]) for name, value in chosen.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        return self._written(vars(self))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -177,15 +179,20 @@ class Solved:
         if missing := sorted(required - data.keys()):
             raise ValueError(f"the JSON is incomplete: fields {missing} are missing")
         given = kinds.keys() & data.keys()
-        read = cls(**{name: _read(name, data[name], kinds[name]) for name in given})
-        written = read.to_dict()
+        values = {name: _read(name, data[name], kinds[name]) for name in given}
+        # What is not written alike has been read too kindly.
+        written = cls._written(values)
         wrong = data.keys() ^ written.keys()
         wrong |= {name for name in data if written.get(name) != data[name]}
         if wrong:
             raise ValueError(
                 f"the JSON has unknown or inconsistent fields: {sorted(wrong)}"
             )
-        return read
+        return cls(**values)
+
+
+def _differ(value: Any, default: Any) -> bool:
+    return type(value) is not type(default) or value != default
 
 
 _signature = cache(inspect.signature)
@@ -198,7 +205,7 @@ def _options(made: type, given: Mapping[str, Any]) -> dict[str, Any]:
         value = given.get(name, parameter.default)
         if isinstance(value, np.generic):
             value = value.item()
-        if type(value) is not type(parameter.default) or value != parameter.default:
+        if _differ(value, parameter.default):
             options[name] = value
     return options
 
@@ -310,7 +317,8 @@ class Agreement(ABC):
             kept = {
                 name: text for name, text in self._texts.items() if name not in changes
             }
-            vars(made)["_texts"] = kept | _texts_of(solved.to_dict(changes))
+            changed = {name: getattr(solved, name) for name in changes}
+            vars(made)["_texts"] = kept | _texts_of(solved._written(changed))
             return made
         # JSON does not hold a rate; nothing else is lost there.
         if (

@@ -270,7 +270,7 @@ class Mechanism(Agreement):
                     column[place] = values
         if report is not None:
             report.vectors += count
-        return self._messages(columns, source.simulated)
+        return Messages(self.layout, columns, self._digest, source.simulated)
 
     def messages_from_bytes(self, raw: bytes, count: int) -> Messages:
         """Read the messages that `Messages.to_bytes` packed; ValueError for anything else."""
@@ -281,15 +281,12 @@ class Mechanism(Agreement):
 
     def messages_from_columns(self, columns: Columns, simulated: bool) -> Messages:
         """Build messages from the values of their fields; ValueError for values out of range."""
-        messages = self._messages(columns, simulated)
+        messages = Messages(self.layout, columns, self._digest, simulated)
         self.check_messages(messages)
         return messages
 
     def check_messages(self, messages: Messages) -> None:
         """Refuse values that the fields allow but this mechanism never sends."""
-
-    def _messages(self, columns: Columns, simulated: bool) -> Messages:
-        return Messages(self.layout, columns, self._digest, simulated=simulated)
 
     def unit_ball(self, rows: Rows, report: LocalReport | None = None) -> Floats32:
         """Clip rows to norm `clip` and divide by it; the report counts the longer ones."""

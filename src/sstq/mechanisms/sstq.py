@@ -382,7 +382,8 @@ class SSTQ(KashinMechanism):
 
 
 def _index_and_code(messages: Messages) -> tuple[Column, Column]:
-    return messages.column("index"), messages.column("code")
+    code, index = messages.columns
+    return index, code
 
 
 def _frame_options(

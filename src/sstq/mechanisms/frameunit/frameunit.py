@@ -154,5 +154,5 @@ class FrameUnit(RowMechanism):
 
 
 def _row_and_sign(messages: Messages) -> tuple[Column, Column]:
-    row = messages.column("row")
+    (row,) = messages.columns
     return row >> 1, row & 1

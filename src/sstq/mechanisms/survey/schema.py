@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from sstq.checks import check_argument
-from sstq.files.parquet import MAGIC, open_parquet
+from sstq.files.parquet import open_parquet
 from sstq.files.strict_json import read_json
 from sstq.inputs.csv_files import csv_rows, number_in
+from sstq.inputs.people import file_kind
 from sstq.inputs.vector_tables import IDENTIFIERS
 from sstq.mechanisms.survey.question import Question
 from sstq.mechanisms.survey.questions import question_from_dict
@@ -82,11 +83,11 @@ def guess_schema(path: str | os.PathLike[str], epsilon: float) -> dict[str, Any]
     Columns whose names say that they identify people or number the rows are left out.
     """
     check_argument("epsilon", epsilon)
-    kinds = (
-        _kinds_of_parquet(path) if _is_parquet(path) else _kinds_of_csv(os.fspath(path))
-    )
+    name = os.fspath(path)
+    is_parquet = file_kind(name) == "parquet"
+    kinds = _kinds_of_parquet(name) if is_parquet else _kinds_of_csv(name)
     asked = {name: kind for name, kind in kinds.items() if not is_identifier(name)}
-    questions = {name: _guessed(name, kind) for name, kind in asked.items()}
+    questions = {column: _guessed(column, kind) for column, kind in asked.items()}
     return {
         "format": FORMAT,
         "epsilon": epsilon,
@@ -116,8 +117,8 @@ def is_identifier(name: str) -> bool:
     )
 
 
-def _kinds_of_parquet(path: str | os.PathLike[str]) -> dict[str, str]:
-    with open(path, "rb") as file, open_parquet(file) as table:
+def _kinds_of_parquet(name: str) -> dict[str, str]:
+    with open(name, "rb") as file, open_parquet(file) as table:
         return {field.name: _kind(field.type) for field in table.schema_arrow}
 
 
@@ -160,11 +161,6 @@ def _guessed(name: str, kind: str) -> dict[str, Any]:
     if kind == "vector":
         return {"type": "vector", "dim": None, "clip": 1.0}
     return {"type": kind, "labels": []}
-
-
-def _is_parquet(path: str | os.PathLike[str]) -> bool:
-    with open(path, "rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
 
 
 def _kind(of: Any) -> str:
