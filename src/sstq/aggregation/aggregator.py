@@ -162,12 +162,12 @@ class Aggregator(Generic[Result]):
                 few = []
                 part = type(self)(self.estimator)
                 for batch in batches:
-                    part.update(batch)
+                    part._add_checked(batch, None, len(batch))
         # Nothing is added before the whole file was read, and found to be what it was.
         if part is not None:
             self.merge(part)
         elif few:
-            self.update(Messages.concatenate(few))
+            self._add_checked(Messages.concatenate(few), None, info.count)
         self._sources.add(info.file_id)
         return True
 

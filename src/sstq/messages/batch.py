@@ -113,17 +113,3 @@ class MessageReader(Protocol):
         self, columns: tuple[Column, ...], simulated: bool
     ) -> Messages:
         """Build messages from the values of their fields; ValueError for values out of range."""
-
-
-@dataclass(frozen=True)
-class MessageFileInfo:
-    """What a message file says of itself; a random `file_id` distinguishes files with the same messages."""
-
-    kind: str
-    version: int
-    digest: str
-    count: int
-    message_bits: int
-    simulated: bool
-    file_id: str
-    block_messages: int = 0

@@ -19,7 +19,7 @@ from sstq.files.atomic import atomic_file
 from sstq.files.parquet import MAGIC as PARQUET
 from sstq.files.stores import open_object
 from sstq.messages import parquet
-from sstq.messages.batch import MessageFileInfo, MessageReader, Messages
+from sstq.messages.batch import MessageReader, Messages
 
 MAGIC = b"\x8fSSTQ\r\n\x1a"
 VERSION = 1
@@ -64,6 +64,20 @@ def write_messages(
 
 
 @dataclass(frozen=True)
+class MessageFileInfo:
+    """What a message file says of itself; a random `file_id` distinguishes files with the same messages."""
+
+    kind: str
+    version: int
+    digest: str
+    count: int
+    message_bits: int
+    simulated: bool
+    file_id: str
+    block_messages: int = 0
+
+
+@dataclass(frozen=True)
 class MessageFile:
     """An open message file and its description."""
 
@@ -80,13 +94,8 @@ class MessageFile:
             digests = f"digest {info.digest[:16]}…, expected {mechanism.digest()[:16]}…"
             raise ValueError(f"{name} holds messages of another mechanism: {digests}")
         if info.kind == "parquet":
-            return parquet.read(
-                self.file,
-                mechanism,
-                info,
-                block_messages(mechanism.layout.message_bits),
-                by,
-            )
+            size = block_messages(mechanism.layout.message_bits)
+            return parquet.read(self.file, mechanism, info.simulated, size, by)
         if by is not None:
             raise ValueError(
                 f"{name} has no column {by!r}: only Parquet files have columns beside the messages"
@@ -104,7 +113,7 @@ def open_messages(path: str | os.PathLike[str]) -> Iterator[MessageFile]:
         start = file.read(8)
         file.seek(0)
         if start.startswith(PARQUET):
-            yield MessageFile(file, parquet.describe(file))
+            yield MessageFile(file, MessageFileInfo("parquet", *parquet.describe(file)))
         elif start == MAGIC and not remote:
             yield MessageFile(file, _describe_framed(file))
         else:

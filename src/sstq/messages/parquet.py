@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from sstq.files.parquet import import_pyarrow, open_parquet
 from sstq.inputs.arrays import arrow_labels, check_label_type
-from sstq.messages.batch import MessageFileInfo, MessageReader, Messages
+from sstq.messages.batch import MessageReader, Messages
 from sstq.messages.layouts import Column, Field, FloatField
 
 SUFFIXES = (".parquet", ".pq")
@@ -48,8 +48,8 @@ def write(
     return count
 
 
-def describe(file: BinaryIO) -> MessageFileInfo:
-    """Read what a file says of itself; ValueError if it is damaged or has no messages."""
+def describe(file: BinaryIO) -> tuple[int, str, int, int, bool, str]:
+    """Read what a file says of itself (`MessageFileInfo`); ValueError if it is damaged or has no messages."""
     with open_parquet(file) as table:
         schema = table.schema_arrow
         count = table.metadata.num_rows
@@ -74,9 +74,7 @@ def describe(file: BinaryIO) -> MessageFileInfo:
         raise ValueError(
             f"{file.name} is damaged: the checksum of its metadata does not match"
         )
-    return MessageFileInfo(
-        "parquet", VERSION, digest, count, int(bits), simulated == "1", file_id
-    )
+    return VERSION, digest, count, int(bits), simulated == "1", file_id
 
 
 def _checksum(values: Iterable[str], count: int) -> bytes:
@@ -86,7 +84,7 @@ def _checksum(values: Iterable[str], count: int) -> bytes:
 def read(
     file: BinaryIO,
     mechanism: MessageReader,
-    info: MessageFileInfo,
+    simulated: bool,
     size: int,
     by: str | None = None,
 ) -> Iterator[Messages]:
@@ -109,16 +107,17 @@ def read(
                 _values(batch.column(field.name), field, row, file.name)
                 for field in fields
             )
-            messages = mechanism.messages_from_columns(columns, info.simulated)
+            messages = mechanism.messages_from_columns(columns, simulated)
             if by is not None:
                 messages = replace(
                     messages, labels=arrow_labels(batch.column(by), by, file.name, row)
                 )
             row += batch.num_rows
             yield messages
-    if row != info.count:
+        count = table.metadata.num_rows
+    if row != count:
         raise ValueError(
-            f"{file.name} is damaged: it must have {info.count} messages, got {row}"
+            f"{file.name} is damaged: it must have {count} messages, got {row}"
         )
 
 
