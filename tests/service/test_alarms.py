@@ -119,6 +119,21 @@ def test_codes_beyond_the_bounds_of_the_law_raise_an_alarm(counted, raised):
     assert _counts(counted, 10_000).startswith(ALARM) == raised
 
 
+def test_a_mean_in_units_of_bounds_is_compared_with_them(seed):
+    """Until it was, an income of 40,000 was longer than clip = 1 and every honest crowd raised an alarm."""
+    mechanism = sstq.FrameUnit(
+        dim=2, epsilon=3.0, bounds={"age": (0, 110), "income": (0, 200_000)}
+    )
+    honest = sums(mechanism, np.full((5000, 2), [110.0, 0.0]), seed)
+    assert look(mechanism, honest, honest.mean())["norm"] == "passed"
+    wrong = mechanism.replace(epsilon=8.0)
+    raw = wrong.encode(np.full((5000, 2), [110.0, 0.0]), seed).to_bytes()
+    false = mechanism.aggregator().update(mechanism.messages_from_bytes(raw, 5000))
+    said = look(mechanism, false, false.mean())["norm"]
+    assert said.startswith(f"{ALARM}the mean of ")
+    assert "beyond its bounds 0 and" in said
+
+
 WRONG = {
     "frameunit": SMALL.replace(epsilon=8.0),
     "groups": CASES["groups"].replace(epsilon=4.0),

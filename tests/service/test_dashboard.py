@@ -288,6 +288,28 @@ def test_a_reader_sees_the_released_estimate_and_no_note_for_developers(page, se
 
 
 @needs_browser
+def test_columns_with_bounds_share_an_axis_and_keep_their_units(page, server):
+    """An income of 40,000 hid all other bars, raised an alarm, and its error was drawn beside one of clip."""
+    bounds = {"age": (0, 110), "income": (0, 200_000)}
+    columns = sstq.FrameUnit(dim=2, epsilon=4.0, frames=1024, bounds=bounds)
+    server.create("columns", columns, readers="public")
+    send(server, "columns", columns, np.tile([55.0, 40_000.0], (20_000, 1)))
+    server.wait("columns", 20_000)
+    page.goto(f"{server.url}/columns")
+    playwright.expect(page.locator("#facts")).to_contain_text("of a range")
+    assert page.locator("#alarm").is_hidden()
+    age, income = table(page, "Mean of each column")
+    assert (age[0], age[3], income[3]) == ("age", "0 to 110", "0 to 200,000")
+    assert abs(float(age[1]) - 55) < 5
+    assert abs(float(income[1].replace(",", "")) - 40_000) < 9000
+    drawn = page.evaluate(COLOURS.replace("backgroundColor", "data"))
+    assert abs(drawn[0] - 50) < 5
+    assert abs(drawn[1] - 20) < 5
+    measured = float(table(page, "Standard error against messages")[0][1])
+    assert 0.005 < measured < 0.02
+
+
+@needs_browser
 def test_a_survey_has_a_panel_per_question(page, server, tmp_path):
     asked = {
         "country": sstq.Choice(["AT", "CH", "DE"]),

@@ -72,6 +72,27 @@ def test_the_prediction_is_the_typical_error_up_to_ten_times_the_messages(store)
     assert found["privacy_loss"] <= found["epsilon"] == 2.0
 
 
+def test_errors_of_columns_with_bounds_are_in_the_units_of_the_prediction(store):
+    bounds = {"age": (0, 110), "income": (0, 200_000)}
+    mechanism = sstq.FrameUnit(dim=2, epsilon=3.0, frames=1024, bounds=bounds)
+    campaign = Campaign("columns", mechanism)
+    store.create("columns", mechanism, "{}")
+    messages = mechanism.encode(np.full((2000, 2), [110.0, 0.0]), 1)
+    store.receive(
+        [Upload("columns", secrets.token_bytes(16), 2000, messages.to_bytes())]
+    )
+    while store.fold("columns"):
+        pass
+    results.refresh(store, campaign)
+    found = results.progress(store, campaign)
+    assert found["measured"] == [
+        [2000, pytest.approx(found["predicted"][0][1], rel=0.1)]
+    ]
+    described = json.loads(results.latest(store, "columns"))
+    rows = rendering.as_csv(campaign, described).splitlines()
+    assert [row.split(",")[1] for row in rows] == ["label", "age", "income"]
+
+
 def test_a_survey_is_described_question_by_question():
     """The numbers are those of the library; what nobody answered yet is null."""
     age = sstq.Number(0, 100, bins=5)

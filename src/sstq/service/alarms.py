@@ -1,6 +1,7 @@
 r"""Two tests that no honest crowd fails, whatever its data: the norm of the mean, and how often each message occurs.
 
 A mean of vectors of norm at most clip has no larger norm; an estimate that has, by more than its error, is an alarm.
+With bounds it is an estimate of a column that is beyond them by more than its error.
 The mechanism's law bounds the probability of every code from both sides, a ≤ P(code) ≤ b, for any data. So of n
 messages of different honest people a share q > b of one code has probability at most exp(−n·KL(q‖b)), and a share q < a
 at most exp(−n·KL(q‖a)) (Chernoff; Hoeffding 1963 for probabilities that differ). An alarm is a code beyond that bound.
@@ -18,7 +19,9 @@ from numpy.typing import NDArray
 
 from sstq.aggregation import Aggregator
 from sstq.aggregation.estimates import Estimate
+from sstq.array_types import Floats
 from sstq.exactness import TOTAL
+from sstq.inputs.bounds import Ranges
 from sstq.mechanisms import Mechanism
 from sstq.scalar.laws import Law
 
@@ -72,11 +75,24 @@ def threshold(count: int) -> float:
 def _norm(mechanism: Mechanism, estimate: Estimate, level: float) -> str:
     clip = mechanism.clip
     norm = float(np.linalg.norm(estimate.value))
-    radius = estimate.region(1 - level).radius
+    region = estimate.region(1 - level)
+    radius = region.radius
     if not np.isfinite(norm + radius):
         return "not tested: the error of the mean is not known yet"
+    if mechanism.bounds is not None:
+        return _within(mechanism.bounds, estimate.value, region.half_width)
     if norm - clip > radius:
         return f"{ALARM}the mean has norm {norm:.3g}, more than clip = {clip:.3g} and its error {radius:.2g}"
+    return "passed"
+
+
+def _within(ranges: Ranges, means: Floats, errors: Floats) -> str:
+    for (name, low, high), mean, error in zip(ranges, means, errors, strict=True):
+        if not low - error <= mean <= high + error:
+            return (
+                f"{ALARM}the mean of {name} is {mean:.3g}, beyond its bounds {low:.3g} and {high:.3g} "
+                f"by more than its error {error:.2g}"
+            )
     return "passed"
 
 

@@ -108,7 +108,8 @@ def _rows(campaign: Campaign, described: dict[str, Any]) -> Iterator[Sequence[An
     if described["questions"] is not None:
         yield from _survey_rows(described["questions"])
         return
-    names = campaign.labels or [""] * campaign.mechanism.coordinates
+    columns = tuple(name for name, _, _ in campaign.mechanism.bounds or ())
+    names = campaign.labels or columns or [""] * campaign.mechanism.coordinates
     groups = described["groups"]
     if groups is None:
         half_width = described["region"]["half_width"]

@@ -18,7 +18,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import sqlalchemy as sa
 
+from sstq.aggregation.estimates import Estimate
 from sstq.client.campaigns import Campaign
+from sstq.inputs.bounds import Bounds
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms.base import ExpectedError
 from sstq.service import alarms
@@ -83,17 +85,20 @@ def renewed(store: Store, campaign: Campaign) -> Renewed | None:
         # Its study learns from the sums, and nobody reads half a million noisy values.
         described = describe(campaign, None, claim, checks or None)
         described["count"] = aggregator.count
-    error = (
-        float(np.linalg.norm(estimate.stderr))
-        if np.isfinite(estimate.stderr).all()
-        else None
-    )
     row = {
         "campaign": name,
         "messages": aggregator.count,
         "result": json.dumps(described).encode(),
     }
-    return Renewed(row, error, found)
+    return Renewed(row, _error(campaign.mechanism, estimate), found)
+
+
+def _error(mechanism: Mechanism, estimate: Estimate) -> float | None:
+    """The error of the whole vector in the units of clip, as predictions have it; None if it is not known."""
+    stderr = estimate.stderr
+    if mechanism.bounds is not None:
+        stderr = stderr / Bounds(mechanism.bounds, mechanism.clip).scale
+    return float(np.linalg.norm(stderr)) if np.isfinite(stderr).all() else None
 
 
 def refresh(
@@ -198,8 +203,9 @@ def progress(
 
     Readers see the hours that are over at this `hour`.
 
-    Errors are of the whole vector, √Σ stderr². The prediction is the mechanism's
-    `typical_error`, for people whose vectors have the largest norm. No number of messages removes its bias.
+    Errors are of the whole vector, √Σ stderr², with bounds after scaling into the ball of norm clip. The prediction is
+    the mechanism's `typical_error`, for people whose vectors have the largest norm. No number of messages removes its
+    bias.
     """
     points = sa.select(history.c.messages, history.c.error).where(
         history.c.campaign == campaign.name

@@ -2,7 +2,7 @@
 
 import { Figure } from "./charts.js";
 import { Refused, address, ask, read } from "./collector.js";
-import { at, compact, count, element, number, setFacts, setText } from "./page.js";
+import { at, compact, count, element, number, percent, setFacts, setText } from "./page.js";
 import { drawQuestion } from "./survey.js";
 
 const MOST_BARS = 60,
@@ -61,7 +61,8 @@ export class ShownCampaign {
     }
     const { labels, group_labels: groupLabels, image_shape: shape, mechanism } = this.document;
     this.shape = shape;
-    this.labels = labels;
+    this.bounds = mechanism.bounds;
+    this.labels = labels ?? this.bounds?.map(([name]) => name);
     this.unit = mechanism.mechanism === "frequencies" ? "category" : "coordinate";
     this.groups = mechanism.groups
       ? (groupLabels ?? Array.from({ length: mechanism.groups }, (_, group) => `Group ${group}`))
@@ -94,7 +95,10 @@ export class ShownCampaign {
           .map((group) => this.figure("estimate-figures", `Mean of ${group}`, true));
       else this.bars = this.figure("estimate-figures", "Mean of each group");
     } else if (this.shape) this.pictures = [this.figure("estimate-figures", "Mean image", true)];
-    else this.bars = this.figure("estimate-figures", this.unit === "category" ? "Share of each category" : "Mean of each coordinate");
+    else {
+      const unit = this.bounds ? "column" : this.unit;
+      this.bars = this.figure("estimate-figures", unit === "category" ? "Share of each category" : `Mean of each ${unit}`);
+    }
     if (this.pictures) {
       const grid = element("div", { className: "images" }, ...this.pictures.map(({ root }) => root));
       at("estimate-figures").append(grid);
@@ -149,7 +153,7 @@ export class ShownCampaign {
       const [estimate, progress] = await Promise.all([read(`${this.path}/estimate`), read(`${this.path}/progress`)]);
       if (this.removed) return;
       this.estimate = estimate;
-      this.progress = withNewest(progress, estimate);
+      this.progress = withNewest(progress, estimate, this.document.mechanism);
       this.covered = estimate.count;
       this.draw();
     }
@@ -171,7 +175,11 @@ export class ShownCampaign {
     const facts = [
       ["Messages received", count(received)],
       ["In this estimate", count(this.covered)],
-      this.panels ? ["Questions", count(this.panels.length)] : ["Standard error", number(error)],
+      this.panels
+        ? ["Questions", count(this.panels.length)]
+        : this.bounds && error
+          ? ["Standard error, of a range", percent(error / this.document.mechanism.clip / 2)]
+          : ["Standard error", number(error)],
     ];
     const tested = verdict(this.estimate.checks);
     if (tested) facts.push(["Test of the messages", tested]);
@@ -280,17 +288,40 @@ export class ShownCampaign {
         ? ` The ${MOST_BARS} bars that stand out most are shown; all ${count(size)} are in the CSV.`
         : "";
     const width = region.half_width ?? stderr;
+    const bars = this.bounds
+      ? "Bars say where in its range a mean is."
+      : "Pale bars are within their error of zero.";
     setText(
       at("estimate-text"),
       covered > 1
-        ? `Mean of ${count(covered)} messages. With ${100 * region.level} % probability every true value lies within its bar. Pale bars are within their error of zero.${left}`
+        ? `Mean of ${count(covered)} messages. With ${100 * region.level} % probability every true value lies within its bar. ${bars}${left}`
         : `One message: its error is not known, and it says almost nothing.${left}`,
     );
     const picked = (numbers) => places.map((place) => numbers[place]);
-    this.bars.bars(picked(names), [{ label: "Mean", values: picked(value), errors: picked(width) }], "mean");
+    if (this.bounds) this.showColumns(places, names, value, width);
+    else this.bars.bars(picked(names), [{ label: "Mean", values: picked(value), errors: picked(width) }], "mean");
     const top = places.reduce((best, place) => (value[place] > value[best] ? place : best), places[0]);
     this.bars.describe(
       `${places.length} bars; the highest is ${names[top]} with ${number(value[top])} ± ${number(width[top])}. The table below has all bars.`,
+    );
+  }
+
+  // Columns have units of their own: bars share the axis of their ranges, and the table has the units.
+  showColumns(places, names, value, width) {
+    const of = places.map((place) => {
+      const [, low, high] = this.bounds[place];
+      return { mean: (100 * (value[place] - low)) / (high - low), error: (100 * width[place]) / (high - low) };
+    });
+    const shown = places.map((place) => `${names[place]}: ${number(value[place])}`);
+    const series = { label: "Mean", values: of.map(({ mean }) => mean), errors: of.map(({ error }) => error) };
+    const pale = places.map(() => false);
+    this.bars.bars(shown, [series], "% of the range", { pale, list: true });
+    this.bars.rows(
+      ["", "Mean", "± (Mean)", "Range"],
+      places.map((place) => {
+        const [, low, high] = this.bounds[place];
+        return [names[place], number(value[place]), number(width[place]), `${number(low)} to ${number(high)}`];
+      }),
     );
   }
 
@@ -377,7 +408,7 @@ export class ShownCampaign {
     parts.push(`With ${compact(then[0])} messages, ${number(then[1])} is predicted.`, ...this.atClosing());
     setText(
       at("error-text"),
-      `${parts.join(" ")} The prediction is for people all alike, with vectors of the largest norm; the measured error includes how people differ.`,
+      `${parts.join(" ")} The prediction is for people all alike, with vectors of the largest norm; the measured error includes how people differ.${this.bounds ? ` An error of ${number(this.document.mechanism.clip)} is half the range of every column.` : ""}`,
     );
     this.errors.error(this.progress);
     this.errors.describe(`${parts.join(" ")} The table below has all points.`);
@@ -464,10 +495,13 @@ function largest(values, errors, most) {
 }
 
 // The history has a point now and then; the newest estimate is the last one.
-function withNewest(progress, { count: covered, stderr }) {
+function withNewest(progress, { count: covered, stderr }, { bounds, clip }) {
   const last = progress.measured.at(-1)?.[0] ?? 0;
   if (covered <= last || !stderr || stderr.includes(null)) return progress;
-  const error = Math.sqrt(stderr.reduce((sum, one) => sum + one * one, 0));
+  const scaled = bounds
+    ? stderr.map((one, place) => (one * 2 * clip) / (bounds[place][2] - bounds[place][1]) / Math.sqrt(bounds.length))
+    : stderr;
+  const error = Math.sqrt(scaled.reduce((sum, one) => sum + one * one, 0));
   return { ...progress, measured: [...progress.measured, [covered, error]] };
 }
 

@@ -10,9 +10,9 @@ export const number = (value) => {
   if (value === null || value === undefined) return "–";
   if (value === 0) return "0";
   const size = Math.abs(value);
-  return size >= 1e5 || size < 1e-4
-    ? value.toExponential(2).replace("-", "−")
-    : Number(value.toPrecision(4)).toString().replace("-", "−");
+  if (size >= 1e9 || size < 1e-4) return value.toExponential(2).replace("-", "−");
+  const rounded = Number(value.toPrecision(4));
+  return (size < 1e4 ? rounded.toString() : whole.format(rounded)).replace("-", "−");
 };
 
 export const percent = (share) => (share === null ? "–" : `${number(100 * share)} %`);
