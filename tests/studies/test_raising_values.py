@@ -38,10 +38,27 @@ class RaisingClass:
         raise RuntimeError
 
 
+class NowAndThen(str):
+    """Every second time its text is asked for, it raises."""
+
+    asked = 0
+
+    def __str__(self):
+        type(self).asked += 1
+        if type(self).asked % 2:
+            raise RuntimeError
+        return "tea"
+
+
+class ThenAndNow(NowAndThen):
+    asked = 1
+
+
 RAISING = [
     RaisingText("tea"),
     RaisingInteger(1),
     {"a": RaisingInteger(1)},
+    {"a": RaisingClass()},
     RaisingRecord(a=1),
     RaisingList([1.0, 2.0]),
     RaisingClass(),
@@ -70,3 +87,10 @@ def test_a_value_whose_methods_raise_is_answered_as_no_value(document):
     # Others of the same file are answered as ever.
     everybody = Document.from_json(document).encode_each([*RAISING, None], 1)
     assert len(everybody) == len(RAISING) + 1
+
+
+@pytest.mark.parametrize("kind", [NowAndThen, ThenAndNow])
+def test_a_value_that_raises_now_and_then_is_answered(kind):
+    question = Document.from_json(Words(epsilon=2.0).question(100))
+    for _ in range(4):
+        assert len(question.encode_each([kind("tea"), "tea"])) == 2

@@ -154,6 +154,7 @@ def document(more=0, **changes):
         ({"words": ["TEA"]}, "words must be different normalised strings"),
         ({"words": ["tea", "tea"]}, "words must be different normalised strings"),
         ({"words": "tea"}, "words must be different normalised strings"),
+        ({"words": [None]}, "words must be different normalised strings"),
         ({"prefixes": [[20, 5, 1], [20, 5]]}, "prefixes must be lists of one length"),
         ({"prefixes": [[20, 5, 1], [20, 5, 1]]}, "prefixes must be different"),
         ({"prefixes": [[20, 0, 1]]}, "prefixes must be of symbols"),
@@ -318,6 +319,16 @@ def test_a_person_answers_one_cohort_only(tmp_path):
     with pytest.raises(RoundAlreadySpent):
         answer(study.question(1), "tea", most_epsilon=2.0, ledger=ledger)
     assert ledger.spent == 2.0
+
+
+def test_bad_randomness_is_refused_before_anything_is_paid(tmp_path):
+    from sstq.accounting import Ledger
+
+    ledger = Ledger(tmp_path / "ledger", epsilon=10.0)
+    document = Words(2.0).question(1)
+    with pytest.raises(ValueError, match="rng must be"):
+        answer(document, "tea", most_epsilon=2.0, ledger=ledger, rng="seed")
+    assert ledger.spent == 0
 
 
 def test_counts_are_messages():

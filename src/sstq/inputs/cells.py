@@ -27,10 +27,14 @@ def cells_of(values: Any) -> list[Any]:
     """The values of a column as Python objects; None for what is missing: null, NaN, NaT, NA or masked."""
     if type(values) is np.ndarray and values.ndim > 1:
         return list(values)
-    return [
-        None if _is_missing(value) else as_label(value, object)
-        for value in _objects(values)
-    ]
+    return [_cell(value) for value in _objects(values)]
+
+
+def _cell(value: Any) -> Any:
+    try:
+        return None if _is_missing(value) else as_label(value, object)
+    except Exception:
+        return UNREADABLE
 
 
 def _objects(values: Any) -> Sequence[Any]:

@@ -24,7 +24,7 @@ from sstq.mechanisms.answers import answer as encode_or_substitute
 from sstq.mechanisms.answers import encode_files
 from sstq.mechanisms.registry import from_document
 from sstq.messages.batch import Messages
-from sstq.randomness.secret import RngLike
+from sstq.randomness.secret import RngLike, bit_source
 from sstq.studies.kinds import Kinds
 
 _KINDS = Kinds()
@@ -165,8 +165,15 @@ class Question(Document):
         try:
             held = self.held(values)
         except Exception:
-            held = self.held([one if self._is_usable(one) else None for one in values])
+            held = self._held_by_the_usable(values)
         return encode_or_substitute(self.mechanism, held, rng=rng)
+
+    def _held_by_the_usable(self, values: Sequence[Any]) -> Any:
+        usable = [one if self._is_usable(one) else None for one in values]
+        try:
+            return self.held(usable)
+        except Exception:  # of a value that raises now and then
+            return self.held([None] * len(usable))
 
     def _is_usable(self, value: Any) -> bool:
         try:
@@ -258,5 +265,6 @@ def answer(
         (4, 4)
     """
     question = Document.from_json(document)
+    bit_source(rng)  # raises before anything is paid
     question.pay(most_epsilon, ledger)
     return question.encode_each([value], rng).to_bytes()

@@ -69,7 +69,8 @@ class WordsQuestion(Question):
         """Check the fields."""
         spelling = self.spelling
         texts = isinstance(self.words, list) and all(
-            spelling.normalised(word) == word for word in self.words
+            isinstance(word, str) and spelling.normalised(word) == word
+            for word in self.words
         )
         require(
             texts and len(set(self.words)) == len(self.words),
