@@ -14,9 +14,9 @@ package (or by `sstq.register` for one process). It wires five parts:
   the other words decide must not depend on the data, or must be hidden by the draw. Continuous outputs have no law:
   then `exact` is False, and `law()` raises ValueError.
 - **estimator**: how messages are added up to a table of integers, and what is estimated from it: a `FrameEstimator`
-  (x̂ = d·w·u_j), a `SparseEstimator` (counts of messages that are numbers), a `VectorEstimator` (whole vectors), or your
-  own `DenseEstimator`. Sums must not depend on order or partition. Its `decode(messages)` returns the estimates of
-  single messages, (n, `estimate_dim`).
+  (x̂ = d·w·u_j; the first field is the code of w, the second is j), a `SparseEstimator` (counts of messages that are
+  numbers), a `VectorEstimator` (whole vectors), or your own `DenseEstimator`. Sums must not depend on order or
+  partition. Its `decode(messages)` returns the estimates of single messages, (n, `estimate_dim`).
 
 Beside them it has a `layout`, the fields of a message, and these methods:
 

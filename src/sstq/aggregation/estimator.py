@@ -25,6 +25,10 @@ class State(Protocol):
     """The integers of an aggregator, a table with a row per number; those of several batches add up."""
 
     @property
+    def rows(self) -> Ints:
+        """The sums of all messages so far, which callers must not change."""
+
+    @property
     def nbytes(self) -> int:
         """How much memory it takes, without new messages."""
 
@@ -33,9 +37,6 @@ class State(Protocol):
 
     def merge(self, sums: Ints) -> None:
         """Add the sums of another state."""
-
-    def sums(self) -> Ints:
-        """The sums of all messages so far, which callers must not change."""
 
 
 class Source(MessageReader, Protocol):

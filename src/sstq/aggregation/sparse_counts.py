@@ -45,10 +45,16 @@ class SparseState:
         if sum(map(len, self._pending + self._merged)) >= max(
             _PENDING, len(self._rows)
         ):
-            self.sums()
+            self._settle()
 
-    def sums(self) -> Ints:
-        """Sort new messages into the state, and return it."""
+    @property
+    def rows(self) -> Ints:
+        """The sums of all messages so far."""
+        self._settle()
+        return self._rows
+
+    def _settle(self) -> None:
+        """Sort new messages into the state."""
         if self._pending:
             self._merged.append(
                 _rows(*np.unique(np.concatenate(self._pending), return_counts=True))
@@ -57,7 +63,6 @@ class SparseState:
             self._rows = condensed(np.concatenate([self._rows, *self._merged]))
             self._pending = []
             self._merged = []
-        return self._rows
 
     def merge(self, sums: Ints) -> None:
         """Add the sums of another state."""

@@ -5,7 +5,6 @@ A number that needs more than 63 bits is kept in two limbs, high·2^30 + low, ea
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -30,24 +29,20 @@ class DenseState:
 
     def __init__(self, estimator: "DenseEstimator") -> None:
         self._estimator = estimator
-        self._rows = np.zeros(estimator.shape, dtype=np.int64)
+        self.rows = np.zeros(estimator.shape, dtype=np.int64)
 
     @property
     def nbytes(self) -> int:
         """How much memory it takes."""
-        return self._rows.nbytes
+        return self.rows.nbytes
 
     def add(self, messages: Messages, times: Ints | None) -> None:
         """Add checked messages, each this many times, or once."""
-        self._estimator.add(self._rows, messages, times)
+        self._estimator.add(self.rows, messages, times)
 
     def merge(self, sums: Ints) -> None:
         """Add the sums of another state."""
-        self._rows += sums
-
-    def sums(self) -> Ints:
-        """The sums of all messages so far."""
-        return self._rows
+        self.rows += sums
 
 
 class DenseEstimator(Estimator):
@@ -86,6 +81,7 @@ class DenseEstimator(Estimator):
 class FrameEstimator(DenseEstimator):
     """Sums in the frame domain, O(1) per message, for mechanisms whose estimate from one message is d·w·u_j.
 
+    The first field of a message is the code and the second is j; a single field is 2·j + code, for two codes.
     One row of integers per frame coordinate counts the messages and holds the sum of their values (two limbs) and of
     their squares. One synthesis gives the mean.
 
@@ -93,18 +89,24 @@ class FrameEstimator(DenseEstimator):
         frame: its rows are the u_j.
         values: the w of every code, in units of `scale`.
         scale: a public factor of all values.
-        places: the j and the code of every message.
     """
 
     frame: Frame
     values: Floats
     scale: float
-    places: Callable[[Messages], tuple[Column, Column]]
 
     @property
     def shape(self) -> tuple[int, int]:
         """One row per coordinate: a count, two limbs of the sum, and the sum of squares."""
         return self.frame.size, 4
+
+    def places(self, messages: Messages) -> tuple[Column, Column]:
+        """The coordinate and the code of every message."""
+        if len(messages.columns) == 2:
+            code, index = messages.columns
+            return index, code
+        (number,) = messages.columns
+        return number >> 1, number & 1
 
     @cached_property
     def _fixed_point(self) -> tuple[Ints, int]:

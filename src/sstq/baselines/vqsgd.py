@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from sstq.extending import (
     SIGNS,
     Batch,
-    Column,
     Columns,
     Field,
     FlatChannel,
@@ -21,7 +20,6 @@ from sstq.extending import (
     Ints,
     Layout,
     Mechanism,
-    Messages,
     Rows,
     Solved,
     Word,
@@ -110,9 +108,7 @@ class VqSGD(Mechanism):
     @cached_property
     def estimator(self) -> FrameEstimator:
         """Sums of the signs of every coordinate."""
-        return FrameEstimator(
-            self, self.frame, SIGNS, self.decoding_scale, _index_and_code
-        )
+        return FrameEstimator(self, self.frame, SIGNS, self.decoding_scale)
 
     @property
     def decoding_scale(self) -> float:
@@ -135,11 +131,6 @@ class VqSGD(Mechanism):
         return self.unbiased_error(
             rows, self.dim * (self.clip / self.channel.gain) ** 2
         )
-
-
-def _index_and_code(messages: Messages) -> tuple[Column, Column]:
-    vertex = messages.column("vertex")
-    return vertex >> 1, vertex & 1
 
 
 def _round_to_vertices(unit: Floats32, which: Words, spread: Words) -> Ints:

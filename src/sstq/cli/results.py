@@ -20,6 +20,8 @@ RESULTS = (
 )
 """The names of all files that may be written to the folder."""
 
+_BUDGETS = ("epsilon", "privacy_loss", "total_epsilon")
+
 # The scatter of fewer messages says little about their error: two equal messages have none.
 _FEW = 30
 _CAPTIONS = {
@@ -39,20 +41,21 @@ def report(
     """Write and print the results: one mean, of the label "", or one per label of the column `by`."""
     from sstq.files.atomic import write_files
 
+    noted = [label for label in sorted(means) if means[label].note]
+    count = sum(mean.count for mean in means.values())
     if by is None:
         files = means[""].files()
-        told = means[""].summary()
+        described = means[""].summary()
     else:
         files = _files_by_label(means)
-        told = {
+        described = {
             "column": by,
             "groups": len(means),
             "marked": sum(bool(row["mark"]) for row in files["groups.csv"]),
         }
-    noted = [label for label in sorted(means) if means[label].note]
     summary = {
-        "count": sum(mean.count for mean in means.values()),
-        **told,
+        "count": count,
+        **described,
         "epsilon": mechanism.epsilon,
         "message_bits": mechanism.message_bits,
         "privacy_loss": mechanism.privacy_loss(),
@@ -63,24 +66,7 @@ def report(
         "simulated": simulated,
     }
     write_files(folder, files | {"summary.json": summary})
-    summary |= {
-        name: safe_figure(summary[name])
-        for name in ("epsilon", "privacy_loss", "total_epsilon")
-    }
-    show_facts(
-        str(folder),
-        [one for one in summary.items() if not isinstance(one[1], dict)],
-        verbose=verbose,
-    )
-    *_, table = files
-    rows = files[table]
-    show_rows(
-        str(folder / table),
-        list(rows[0]),
-        rows,
-        f"all are in {folder / table}",
-        _CAPTIONS.get(table, ""),
-    )
+    _show(folder, summary, files, verbose)
     if noted:
         which = "" if by is None else f"{len(noted):,} of {len(means):,} groups: "
         _advise(
@@ -94,6 +80,26 @@ def report(
         note(
             "tables of counts do not say whether messages were simulated with a seed: only their source can tell"
         )
+
+
+def _show(
+    folder: Path, summary: Mapping[str, Any], files: Mapping[str, Any], verbose: bool
+) -> None:
+    """Print the summary, with every ε rounded up, and the first rows of the last file."""
+    facts = {
+        name: value for name, value in summary.items() if not isinstance(value, dict)
+    }
+    facts |= {name: safe_figure(facts[name]) for name in _BUDGETS}
+    show_facts(str(folder), [*facts.items()], verbose=verbose)
+    *_, table = files
+    rows = files[table]
+    show_rows(
+        str(folder / table),
+        list(rows[0]),
+        rows,
+        f"all are in {folder / table}",
+        _CAPTIONS.get(table, ""),
+    )
 
 
 def _files_by_label(means: "Mapping[str, Estimate]") -> dict[str, Any]:

@@ -386,10 +386,6 @@ class Mechanism(Agreement):
         If `exact`, it is that of the implemented distribution, else of the densities that floating point approximates.
         Everything but the secret draw, such as an index or a frame, is chosen without looking at the data.
         """
-        return self._loss
-
-    @cached_property
-    def _loss(self) -> float:
         return self.draw.privacy_loss()
 
     def largest_honest_mean(self) -> float:

@@ -32,7 +32,7 @@ from sstq.mechanisms.framed import (
     solve_kashin,
 )
 from sstq.messages.batch import Messages
-from sstq.messages.layouts import Column, Field, Layout
+from sstq.messages.layouts import Field, Layout
 from sstq.randomness import streams
 from sstq.randomness.secret import channel_words, unit_interval
 from sstq.scalar.channels import RESIDUAL_MAX, Channel, FlatChannel, TableChannel
@@ -281,9 +281,7 @@ class SSTQ(KashinMechanism):
     @cached_property
     def estimator(self) -> FrameEstimator:
         """Sums of the decoding values of every coordinate."""
-        return FrameEstimator(
-            self, self.frame, self.decoding_values, self.bound, _index_and_code
-        )
+        return FrameEstimator(self, self.frame, self.decoding_values, self.bound)
 
     @property
     def decoder_bias(self) -> float:
@@ -379,11 +377,6 @@ class SSTQ(KashinMechanism):
         mean = first[lower] + weight * (first[upper] - first[lower])
         power = second[lower] + weight * (second[upper] - second[lower])
         return mean * self.bound, power * self.bound**2
-
-
-def _index_and_code(messages: Messages) -> tuple[Column, Column]:
-    code, index = messages.columns
-    return index, code
 
 
 def _frame_options(

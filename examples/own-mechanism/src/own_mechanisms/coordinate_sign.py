@@ -62,13 +62,7 @@ class CoordinateSign(sx.Mechanism):
     def estimator(self) -> sx.FrameEstimator:
         """Sums of the signs of every coordinate."""
         frame = sx.IdentityFrame(self.dim, self.dim)
-        return sx.FrameEstimator(
-            self, frame, SIGNS, self.largest_message() / self.dim, self.places
-        )
-
-    def places(self, messages: sx.Messages) -> tuple[sx.Rows, sx.Rows]:
-        """The coordinate and the sign of every message."""
-        return messages.column("coordinate"), messages.column("sign")
+        return sx.FrameEstimator(self, frame, SIGNS, self.largest_message() / self.dim)
 
     def encode_batch(self, batch: sx.Batch) -> sx.Columns:
         """Draw a coordinate from the first word, round with the second, and flip with the last."""

@@ -19,8 +19,6 @@ from sstq.mechanisms.frameunit.rows import (
     solve_rows,
     usual_size,
 )
-from sstq.messages.batch import Messages
-from sstq.messages.layouts import Column
 
 # Two mixings leave a few spikes misaligned by more than 1 % up to so many coordinates (7 % at d = 300, ε = 10), which
 # also matters where the bias of single frames averages out over so many frames.
@@ -145,14 +143,7 @@ class FrameUnit(RowMechanism):
     def estimator(self) -> Estimator:
         """Sums of one frame, or the rows that were sent of several."""
         if self.frames == 1:
-            return FrameEstimator(
-                self, self.frame, SIGNS, self.gain / self.dim, _row_and_sign
-            )
+            return FrameEstimator(self, self.frame, SIGNS, self.gain / self.dim)
         return RowEstimator(
             self, self.family, self.row_draw, self.gain, self.vector_frames, self.dim
         )
-
-
-def _row_and_sign(messages: Messages) -> tuple[Column, Column]:
-    (row,) = messages.columns
-    return row >> 1, row & 1
