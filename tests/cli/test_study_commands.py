@@ -173,13 +173,33 @@ def test_wrong_usage(tmp_path):
         "drink",
     )
     assert (
-        "more than --most-epsilon" in run(*answer, "--most-epsilon", 1, code=2).stderr
+        "--most-epsilon must be at least 2.0, got 1.0"
+        in run(*answer, "--most-epsilon", 1, code=2).stderr
+    )
+    other = run(
+        "study", "question", state, "--people", 11, "-o", tmp_path / "o", code=2
+    )
+    assert "--people must be 10, for whom the question is" in other.stderr
+    no_question = run(
+        "study",
+        "answer",
+        table,
+        table,
+        "--most-epsilon",
+        2,
+        "-o",
+        tmp_path / "o",
+        code=1,
+    )
+    assert (
+        "people.csv must be the question of a study (sstq study question)"
+        in no_question.stderr
     )
     asked.write_text(json.dumps(json.loads(asked.read_text()) | {"step": 9}))
     run(*answer, "--most-epsilon", 2, code=1)
     state.write_text("{}")
     assert (
-        "study.json: the JSON must be of format"
+        "study.json must be the file of a study (sstq study new): the JSON must be of format"
         in run("study", "plan", state, "--people", 9, code=1).stderr
     )
 
@@ -216,6 +236,13 @@ def test_try_words(tmp_path):
             code=2,
         ).stderr
     )
+    for option, value in {"--clip": 2, "--columns": "drink", "--name": "sstq"}.items():
+        refused = run(
+            "try", table, "--epsilon", 6, "--words", "drink", option, value, code=2
+        )
+        assert f"{option} must be left out with --words" in refused.stderr
+    refused = run("try", table, "--epsilon", 6, "--longest", 4, code=2).stderr
+    assert "--longest must be left out without --mechanism and --words" in refused
     assert (
         "--words must be one of drink, got 'city'"
         in run("try", table, "--epsilon", 6, "--words", "city", code=2).stderr

@@ -135,7 +135,7 @@ def test_people_in_files_answer_the_stage_that_is_open(run, server, tmp_path):
         (("--people", 5), 2, "pass --mechanism FILE, or --study FILE"),
         (("--mechanism", "STATE", "--people", 5), 2, "are for a study"),
         (("--mechanism", "STATE"), 1, "it is the state of a study"),
-        (("--study", "OTHER", "--people", 5), 2, "must be the file of a study"),
+        (("--study", "OTHER", "--people", 5), 1, "must be the file of a study"),
         (
             ("--study", "STATE", "--people", 500, "--closes", "2100-01-01T00:00:00Z"),
             2,

@@ -37,7 +37,7 @@ def account(
     ] = None,
     ledger: Annotated[Path | None, option("Show this ledger file instead.")] = None,
 ) -> None:
-    """Compute a client's total ε over many rounds, without and with δ; or show a client's ledger.
+    """Compute a client's total ε over many rounds, or show a client's ledger.
 
     With --total-epsilon, also compute how many rounds of --epsilon fit, and the largest ε per round for --rounds.
     Without δ the sum of all ε is the best bound.

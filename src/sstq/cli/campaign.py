@@ -3,16 +3,21 @@
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from sstq.cli.campaign_terms import (
+    check_shuffler,
+    read_terms,
+    shuffling_terms,
+    study_terms,
+)
 from sstq.cli.collected import (
     ask,
     fetched,
     show_estimate,
     show_study,
-    study_terms,
     wait_until_counted,
     write_counts,
 )
@@ -27,10 +32,7 @@ from sstq.cli.common import (
     read_mechanism,
     write_text,
 )
-from sstq.cli.terminal import Facts, note, show_facts, show_table
-
-if TYPE_CHECKING:
-    from sstq.client import Campaign
+from sstq.cli.terminal import Facts, flattened, note, show_facts, show_table
 
 HELP = """
 Manage the campaigns of a collector (sstq serve).
@@ -39,7 +41,6 @@ The address and the administrator's token come from SSTQ_URL and SSTQ_ADMINISTRA
 on this machine can see a token that is an option.
 """
 _DEFAULT_URL = "http://127.0.0.1:8080"
-_SHUFFLER_SECONDS = 10.0
 
 _Name = Annotated[
     str,
@@ -128,23 +129,23 @@ def create(
         raise WrongUsage("pass --mechanism FILE, or --study FILE for a study")
     if study is None and (people, hours) != (None, None):
         raise WrongUsage("--people and --hours are for a study; pass --study FILE")
-    mixed = None if shuffling is None else _shuffling(shuffling)
-    given = _given(
+    mixed = None if shuffling is None else shuffling_terms(shuffling)
+    asked = {"name": name} | read_terms(
         terms, closes=closes, senders=senders, readers=readers, shuffling=mixed
     )
     if study is not None:
-        asked = {"name": name} | study_terms(study, people, hours, given)
+        asked |= study_terms(study, people, hours, asked)
     else:
-        known = {"name": name, "mechanism": read_mechanism(mechanism or Path())}
+        asked["mechanism"] = read_mechanism(mechanism or Path())
         with check_usage():
-            asked = Campaign.from_dict(known | given).to_dict()
+            asked = Campaign.from_dict(asked).to_dict()
     _confirm_end(asked.get("closes"), yes)
     tokens = ask("POST", url, "/campaigns", token, asked)
     made = fetched(url, name)
     link = f"{url.rstrip('/')}/{name}#collector-key={ask('GET', url, '/key')['key']}"
     if made.shuffling is not None:
         link = f"{made.shuffling.url}/{link.rpartition('/')[2]}&shuffler-key={made.shuffling.key}"
-        _check_shuffler(made, name, link, url, token)
+        check_shuffler(made, name, link, url, token)
     facts: Facts = [("campaign", f"{url.rstrip('/')}/{name}"), ("link", link)]
     if made.stage is not None:
         facts.append(("first stage", made.stage.name))
@@ -205,7 +206,7 @@ def show(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
     estimate = ask("GET", url, f"/campaigns/{name}/estimate", token)
     show_facts(
         "campaign",
-        _flat(facts | {"test": estimate["checks"], "note": estimate["note"]}),
+        flattened(facts | {"test": estimate["checks"], "note": estimate["note"]}),
     )
     if not estimate["count"]:
         note(
@@ -252,10 +253,11 @@ def export(
     ] = False,
     force: ForceOption = False,
 ) -> None:
-    """Write the state or the newest estimate of a campaign to a file; `sstq aggregate --state` continues a state.
+    """Write the state, the newest estimate or the counts of a campaign to a file.
 
-    Counts say how often each message occurred, for SQL engines; of a study with a column “stage”, for `sstq study learn
-    --counts`. What an entry for the registry needs and no campaign knows is marked with TODO.
+    `sstq aggregate --state` continues a state. Counts say how often each message occurred, for SQL engines; of a study
+    with a column “stage”, for `sstq study learn --counts`. What an entry for the registry needs and no campaign knows
+    is marked with TODO.
 
     Example: sstq campaign export steps --output steps.npz
 
@@ -309,10 +311,10 @@ def tokens(
         option("Create a token for batches of this many people in all.", min=1),
     ] = None,
 ) -> None:
-    """Create tokens and print them, one per line; the collector stores only hashes of them.
+    """Create tokens and print them, one per line.
 
-    A single-use token lets one person send one message, once. A token for batches lets its holder send files (sstq
-    send); without one an upload carries one person's messages.
+    The collector stores only hashes of them. A single-use token lets one person send one message, once. A token for
+    batches lets its holder send files (sstq send); without one an upload carries one person's messages.
 
     Example: sstq campaign tokens votes --count 1000 > tokens.txt
 
@@ -359,10 +361,11 @@ def change(
     terms: _Terms = None,
     yes: _Yes = False,
 ) -> None:
-    """Change a campaign's terms, also opens, labels and most_messages; but not its mechanism and shuffler.
+    """Change the terms of a campaign.
 
-    A renewed token is printed; the old one, and all senders' tokens, stop working. Of a shuffled campaign only its
-    times and its readers can change, because people agreed to the rest: create a new campaign for new terms.
+    Further terms, in a file, are opens, labels and most_messages. Mechanism and shuffler never change. A renewed token
+    is printed; the old one, and all senders' tokens, stop working. Of a shuffled campaign only its times and its
+    readers can change, because people agreed to the rest: create a new campaign for new terms.
 
     Example: sstq campaign change steps --closes 2027-03-07T18:00:00Z
 
@@ -371,7 +374,7 @@ def change(
     Example: sstq campaign change steps --renew read-token
     """
     new = None if renew is None else [which.replace("-", "_") for which in renew]
-    given = _given(
+    changes = read_terms(
         terms,
         closes=closes,
         readers=readers,
@@ -379,12 +382,12 @@ def change(
         release_every=release_every,
         renew=new,
     )
-    if not given:
+    if not changes:
         raise WrongUsage(
             "name at least one term to change, such as --closes 2027-03-07T18:00:00Z"
         )
-    _confirm_end(given.get("closes"), yes)
-    renewed = _tokens(ask("PATCH", url, f"/campaigns/{name}", token, given))
+    _confirm_end(changes.get("closes"), yes)
+    renewed = _tokens(ask("PATCH", url, f"/campaigns/{name}", token, changes))
     note(f"{name} is changed.")
     show_facts("tokens", renewed)
 
@@ -429,72 +432,8 @@ def _agree(question: str) -> None:
         raise typer.Abort
 
 
-def _given(path: Path | None, **terms: Any) -> dict[str, Any]:
-    """The terms of a file, and the others that are not None."""
-    return (_read_object(path) if path else {}) | {
-        name: value for name, value in terms.items() if value is not None
-    }
-
-
-def _read_object(path: Path, *needed: str) -> dict[str, Any]:
-    from sstq.files.strict_json import read_json
-
-    content: Any = read_json(path.read_bytes())
-    if not isinstance(content, dict) or not set(needed) <= set(content):
-        raise WrongUsage(
-            f"{path} must be a JSON object"
-            + " with url, key and threshold" * bool(needed)
-        )
-    return content
-
-
 def _tokens(answer: dict[str, Any]) -> Facts:
     return [
         (field.replace("_", " "), answer.get(field))
         for field in ("send_token", "read_token")
-    ]
-
-
-def _shuffling(path: Path) -> dict[str, Any]:
-    """The terms of a file, and the shuffler's sealing key."""
-    terms = _read_object(path, "url", "key", "threshold")
-    terms["url"] = str(terms["url"]).rstrip("/")
-    # The shuffler's signature of the campaign, under the key of the file, will vouch for this one.
-    terms["sealing_key"] = ask("GET", terms["url"], "/key").get("sealing_key")
-    if terms["sealing_key"] is None:
-        raise ValueError(
-            f"there is no shuffler at {terms['url']}; put the address of one into {path}"
-        )
-    return terms
-
-
-def _check_shuffler(
-    made: "Campaign", name: str, link: str, url: str, token: str
-) -> None:
-    """Do what a sender does before it seals anything; if that fails, there is no campaign."""
-    from sstq.accounting.ledger import ledger_price
-    from sstq.client import Client
-
-    try:
-        Client(
-            link, most_epsilon=ledger_price(made.mechanism), patience=_SHUFFLER_SECONDS
-        )
-    except ValueError as error:
-        ask("DELETE", url, f"/campaigns/{name}", token)
-        raise ValueError(
-            f"the campaign was not created, because its shuffler cannot serve it: {error}; pass the address and the "
-            "public key that sstq shuffler prints, and run it with this collector's address as --collector and its own "
-            "as --public-url"
-        ) from error
-
-
-def _flat(value: Any, name: str = "") -> Facts:
-    """The names and values in nested JSON."""
-    if isinstance(value, list) and not any(isinstance(part, dict) for part in value):
-        return [(name, ", ".join(map(str, value)))]
-    if not isinstance(value, dict | list):
-        return [(name, value)]
-    parts = value.items() if isinstance(value, dict) else enumerate(value, 1)
-    return [
-        fact for key, part in parts for fact in _flat(part, f"{name} {key}".strip())
     ]

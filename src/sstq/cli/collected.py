@@ -1,4 +1,4 @@
-"""Requests to a collector, and what the commands of `sstq campaign` do for studies."""
+"""Requests to a collector, and what the commands of `sstq campaign` print and write of what it has."""
 
 import csv
 import io
@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sstq.cli.common import WrongUsage, check_usage
 from sstq.cli.terminal import Facts, note, show_facts, show_rows, show_table, warn
 
 if TYPE_CHECKING:
@@ -88,33 +87,6 @@ def _cell(text: str) -> object:
         return float(text) if "." in text or "e" in text else text
     except ValueError:  # a label
         return text
-
-
-# --- studies
-
-
-def study_terms(
-    path: Path, people: int | None, hours: float | None, given: dict[str, Any]
-) -> dict[str, Any]:
-    """What creates the study of a file; says what to expect of it."""
-    from sstq.studies import Study
-
-    text = path.read_text(encoding="utf-8")
-    try:
-        study = Study.from_json(text)
-    except ValueError as error:
-        raise WrongUsage(
-            f"--study {path} must be the file of a study (sstq study new): {error}"
-        ) from error
-    if people is None:
-        raise WrongUsage("pass --people N: how many there are for all stages")
-    if "closes" in given:
-        raise WrongUsage("--closes is for campaigns; a stage of a study lasts --hours")
-    with check_usage():
-        planned = study.plan(people)
-    (note if planned.works else warn)(str(planned))
-    asked: dict[str, Any] = {"study": json.loads(text), "people": people}
-    return given | asked | ({} if hours is None else {"hours": hours})
 
 
 def show_study(url: str, name: str, token: str, status: dict[str, Any]) -> None:

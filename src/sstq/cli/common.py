@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from inspect import Parameter
 
     from sstq import Mechanism
+    from sstq.studies import Study
 
 _UNBIASED = {
     "always": "yes",
@@ -88,6 +89,11 @@ def check_usage() -> Iterator[None]:
         raise WrongUsage(str(error)) from error
 
 
+def given(**options: Any) -> dict[str, Any]:
+    """The options that are not None."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def split(columns: str | None) -> list[str] | None:
     """The names of columns, which commas separate."""
     return None if columns is None else [name.strip() for name in columns.split(",")]
@@ -142,6 +148,23 @@ def read_mechanism(path: Path) -> "Mechanism":
         ) from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+@contextmanager
+def check_file(path: Path, what: str) -> Iterator[None]:
+    """Name the file in a ValueError of the library within the block, and what it must be."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{path} must be {what}: {error}") from error
+
+
+def read_study(path: Path) -> "Study":
+    """Read the state of a study."""
+    from sstq.studies import Study
+
+    with check_file(path, "the file of a study (sstq study new)"):
+        return Study.from_json(path.read_text(encoding="utf-8"))
 
 
 def taken_by(name: str) -> "Mapping[str, Parameter]":

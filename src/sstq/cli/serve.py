@@ -30,7 +30,12 @@ _Port = Annotated[
     int, option("Listen on this port; 0 for a free one.", **_variable("SSTQ_PORT"))
 ]
 _Database = Annotated[
-    str | None, option("Use this database, by its URL.", **_variable("SSTQ_DATABASE"))
+    str | None,
+    option(
+        "Use this database, by its URL.",
+        **_variable("SSTQ_DATABASE"),
+        show_default="SQLite in the folder",
+    ),
 ]
 _Unix = Annotated[
     Path | None, option("Listen on this Unix socket instead.", **_variable("SSTQ_UNIX"))

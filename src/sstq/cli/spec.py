@@ -12,6 +12,7 @@ from sstq.cli.common import (
     check_output,
     check_usage,
     describe_mechanism,
+    given,
     option,
     output_option,
     read_bounds,
@@ -71,20 +72,16 @@ def spec(
     Example: sstq spec --name frequencies --set categories=100 --epsilon 2
     """
     check_output(output, force)
-    settings = _settings(setting or []) | _given(bits=bits, bounds=read_bounds(bounds))
-    given = _given(dim=dim, epsilon=epsilon, clip=clip)
+    settings = _settings(setting or []) | given(bits=bits, bounds=read_bounds(bounds))
+    task = given(dim=dim, epsilon=epsilon, clip=clip)
     with check_usage():
         if mechanism is None and settings.keys() <= {"frame_seed", "bounds"}:
-            _check_complete("frameunit", given)
-            built = _planned(clients, **given).replace(**settings)
+            _check_complete("frameunit", task)
+            built = _planned(clients, **task).replace(**settings)
         else:
-            built = _named(mechanism or "sstq", clients, given | settings)
+            built = _named(mechanism or "sstq", clients, task | settings)
     write_text(output, built.to_json() + "\n")
     show_facts(str(output), describe_mechanism(built, clients), verbose=verbose)
-
-
-def _given(**options: Any) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def _settings(texts: list[str]) -> dict[str, Any]:
@@ -132,7 +129,7 @@ def _named(name: str, clients: int | None, options: dict[str, Any]) -> "Mechanis
     from sstq.mechanisms import mechanism
 
     if "clients" in taken_by(name):
-        options |= _given(clients=clients)
+        options |= given(clients=clients)
     _check_complete(name, options)
     return mechanism(name, **options)
 

@@ -27,11 +27,11 @@ def sql(
         option("Count each group of this public column on its own.", metavar="COLUMN"),
     ] = None,
 ) -> None:
-    """Print the query that counts messages in a SQL engine: its result is all that an estimate needs.
+    """Print the query that counts messages in a SQL engine.
 
-    Write the result to a Parquet or CSV file, and estimate the mean with `sstq aggregate FILE --counts`. Or run
-    `sstq aggregate DATABASE --query "$(sstq sql mechanism.json)"` on a DuckDB or SQLite database. The mean is
-    the same, bit for bit, as from the messages themselves.
+    Its result is all that an estimate needs. Write it to a Parquet or CSV file, and estimate the mean with `sstq
+    aggregate FILE --counts`. Or run `sstq aggregate DATABASE --query "$(sstq sql mechanism.json)"` on a DuckDB or
+    SQLite database. The mean is the same, bit for bit, as from the messages themselves.
 
     Example: sstq sql mechanism.json --table 'messages/*.parquet' --dialect duckdb
     """

@@ -9,12 +9,15 @@ from sstq.cli.common import (
     PlotOption,
     WrongUsage,
     argument,
+    check_file,
     check_output,
     check_picture,
     check_usage,
+    given,
     option,
     output_option,
     read_mechanism,
+    read_study,
     save_picture,
     split,
     write_text,
@@ -26,13 +29,14 @@ if TYPE_CHECKING:
     from sstq.studies import Study
 
 HELP = """
-Ask cohorts in turn; everybody answers once, so the ε of a message is a person's total.
+Ask cohorts of people in turn, each person once.
 
-`new` writes the state of a study. Repeat `question`, `answer` and `learn` until no cohort is left, then see `result`.
+So the ε of a message is a person's total. `new` writes the state of a study. Repeat `question`, `answer` and `learn`
+until no cohort is left, then see `result`.
 """
 
 FileArgument = Annotated[
-    Path, argument("Keep the state of the study in this JSON file.", metavar="FILE")
+    Path, argument("Use this JSON file as the state of the study.", metavar="FILE")
 ]
 PeopleOption = Annotated[int, option("Ask so many people.", "--people", "-n")]
 _KINDS = "words, range, columns or panel"
@@ -86,6 +90,10 @@ def new(
 
     Example: sstq study new words.json --kind words --epsilon 3
 
+    Example: sstq study new mean.json --kind range --epsilon 3 --dim 40
+
+    Example: sstq study new bounds.json --kind columns --epsilon 3 --columns age,bmi
+
     Example: sstq study new year.json --kind panel --mechanism survey.json
     """
     from inspect import signature
@@ -102,18 +110,17 @@ def new(
         "panel": Panel,
     }
     make = kinds[check_option("kind", kind, tuple(kinds))]
-    given: dict[str, Any] = {
-        "epsilon": epsilon,
-        "longest": longest,
-        "candidates": candidates,
-        "delta": delta,
-        "dim": dim,
-        "columns": split(columns),
-        "mechanism": mechanism,
-        "periods": periods,
-        "period": period,
-    }
-    options = {name: value for name, value in given.items() if value is not None}
+    options = given(
+        epsilon=epsilon,
+        longest=longest,
+        candidates=candidates,
+        delta=delta,
+        dim=dim,
+        columns=split(columns),
+        mechanism=mechanism,
+        periods=periods,
+        period=period,
+    )
     _, *taken = signature(make.__init__).parameters.values()
     for name in options.keys() - {parameter.name for parameter in taken}:
         raise ArgumentError(name, f"must be left out with --kind {kind}")
@@ -132,11 +139,13 @@ def new(
 
 
 def plan(file: FileArgument, people: PeopleOption) -> None:
-    """Show how many people to ask in each cohort, and the expected error; exit code 1 if the study cannot work.
+    """Show how many people to ask in each cohort, and the expected error.
+
+    The exit code is 1 if the study cannot work.
 
     Example: sstq study plan words.json --people 100000
     """
-    study = _read(file)
+    study = read_study(file)
     if not study.cohorts_left:
         raise ValueError(f"all cohorts have answered: sstq study result {file}")
     planned = study.plan(people)
@@ -160,12 +169,14 @@ def question(
     output: Annotated[Path, output_option("Write the question to this file.")],
     force: ForceOption = False,
 ) -> None:
-    """Write the question for the next cohort, of so many people; publish it to these people's devices.
+    """Write the question for the next cohort, of so many people.
+
+    Publish it to these people's devices, and learn from their answers.
 
     Example: sstq study question words.json --people 30000 --output question.json
     """
     check_output(output, force, inputs=[file])
-    study = _read(file)
+    study = read_study(file)
     cohort = "".join(study.cohorts_left[:1])
     document = study.question(people)
     _replace(file, study)
@@ -193,24 +204,23 @@ def answer(
     ],
     output: Annotated[Path, output_option("Write the messages to this file.")],
     column: Annotated[
-        str | None, option("Take this column of the table, such as that of words.")
+        str | None, option("Take the values in this column of the table.")
     ] = None,
     force: ForceOption = False,
 ) -> None:
-    """Answer a question for some people: one private message each, whatever their values are.
+    """Answer a question for some people, with one private message each.
+
+    A value that cannot be used is answered as “other”, the zero vector or no answer.
 
     Example: sstq study answer question.json people.csv --column drink --most-epsilon 3 --output messages.sstq
     """
-    from sstq.accounting.ledger import price
     from sstq.messages.files import write_messages
     from sstq.studies import Question
 
     check_output(output, force, inputs=[document, values])
-    asked = Question.from_json(document.read_text(encoding="utf-8"))
-    if price(asked.mechanism) > most_epsilon:
-        raise WrongUsage(
-            f"the study asks for epsilon = {price(asked.mechanism):g}, more than --most-epsilon"
-        )
+    with check_file(document, "the question of a study (sstq study question)"):
+        asked = Question.from_json(document.read_text(encoding="utf-8"))
+    asked.pay(most_epsilon, ledger=None)
     messages = asked.encode_file(values, column)
     write_messages(output, messages)
     note(
@@ -237,7 +247,7 @@ def learn(
 
     Example: sstq study learn words.json counted.parquet --counts
     """
-    study = _read(file)
+    study = read_study(file)
     aggregator = study.asked.mechanism.aggregator()
     for path in messages:
         if counts:
@@ -298,7 +308,7 @@ def result(
 
     check_output(output, force, inputs=[file])
     check_picture(plot, force)
-    found = _read(file).result
+    found = read_study(file).result
     if plot is not None and not hasattr(found, "plot"):
         raise WrongUsage("--plot must be left out: there is no picture of this study")
     if question is not None and not hasattr(found, "curves"):
@@ -319,15 +329,6 @@ def result(
         chosen = {} if question is None else {"question": question}
         with check_usage():
             save_picture(found.plot(**chosen), plot)
-
-
-def _read(file: Path) -> "Study":
-    from sstq.studies import Study
-
-    try:
-        return Study.from_json(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{file}: {error}") from error
 
 
 def _replace(file: Path, study: "Study") -> None:

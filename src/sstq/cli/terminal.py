@@ -49,6 +49,18 @@ def _say(head: str, head_style: str, text: str, style: str) -> None:
     )
 
 
+def flattened(value: Any, name: str = "") -> Facts:
+    """The names and values in nested JSON."""
+    if isinstance(value, list) and not any(isinstance(part, dict) for part in value):
+        return [(name, ", ".join(map(str, value)))]
+    if not isinstance(value, dict | list):
+        return [(name, value)]
+    parts = value.items() if isinstance(value, dict) else enumerate(value, 1)
+    return [
+        fact for key, part in parts for fact in flattened(part, f"{name} {key}".strip())
+    ]
+
+
 def show_facts(
     title: str, facts: Sequence[tuple[str, object]], *, verbose: bool = True
 ) -> None:

@@ -1,5 +1,6 @@
 """`sstq try`: encodes a file, estimates, and compares with the truth."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,7 @@ from sstq.cli.common import (
     WrongUsage,
     argument,
     chosen,
+    given,
     option,
     read_bounds,
     read_mechanism,
@@ -21,14 +23,25 @@ if TYPE_CHECKING:
     from sstq import Mechanism, Simulation
 
 
+# The options of each way to try.
+_OF_MECHANISM = ("--private-group", "--columns", "--no-header")
+_OF_WORDS = ("--epsilon", "--words", "--longest")
+_OF_NAME = ("--epsilon", "--name", "--clip", "--bounds", "--columns", "--no-header")
+
+
 def try_(
     vectors: Annotated[
         Path, argument("Try with these people, one per row: .npy, Parquet or CSV.")
     ],
     epsilon: Annotated[float | None, option("Spend this ε per person.")] = None,
     mechanism: Annotated[
-        str, option("Use this mechanism (see sstq compare).", "--name")
-    ] = "frameunit",
+        str | None,
+        option(
+            "Use this mechanism (see sstq compare).",
+            "--name",
+            show_default="frameunit",
+        ),
+    ] = None,
     spec: Annotated[
         Path | None,
         option(
@@ -40,11 +53,13 @@ def try_(
     groups: Annotated[
         Path | None,
         option(
-            "Take the private groups in this .npy with the vectors.", "--private-group"
+            "With --mechanism: take the private groups in this .npy.",
+            "--private-group",
         ),
     ] = None,
     clip: Annotated[
-        float | None, option("Scale longer vectors down to this norm.")
+        float | None,
+        option("Scale longer vectors down to this norm.", show_default="1"),
     ] = None,
     bounds: BoundsOption = None,
     columns: ColumnsOption = None,
@@ -58,8 +73,11 @@ def try_(
         ),
     ] = None,
     longest: Annotated[
-        int, option("With --words: find strings of at most so many letters.")
-    ] = 16,
+        int | None,
+        option(
+            "With --words: find strings of at most so many letters.", show_default="16"
+        ),
+    ] = None,
 ) -> None:
     """Simulate a collection on one machine: encode a file, estimate its mean, and compare it with the truth.
 
@@ -74,30 +92,38 @@ def try_(
 
     Example: sstq try people.csv --mechanism survey.json
     """
+    typed = {
+        "--epsilon": epsilon,
+        "--name": mechanism,
+        "--private-group": groups,
+        "--clip": clip,
+        "--bounds": bounds,
+        "--columns": columns,
+        "--no-header": no_header or None,
+        "--words": column,
+        "--longest": longest,
+    }
+    names = chosen(columns, no_header)
     if spec is not None:
-        for flag, value in {
-            "--epsilon": epsilon,
-            "--clip": clip,
-            "--bounds": bounds,
-            "--words": column,
-        }.items():
-            if value is not None:
-                raise WrongUsage(f"{flag} must be left out: {spec} has it")
-        _show(
-            _with_mechanism(
-                read_mechanism(spec), vectors, chosen(columns, no_header), groups
-            )
-        )
-    elif epsilon is None:
+        _take_only(typed, _OF_MECHANISM, "with --mechanism")
+        _show(_with_mechanism(read_mechanism(spec), vectors, names, groups))
+        return
+    if epsilon is None:
         raise WrongUsage("pass --epsilon, or --mechanism FILE")
-    elif column is not None:
+    if column is not None:
+        _take_only(typed, _OF_WORDS, "with --words")
         _try_words(vectors, epsilon, column, longest)
-    else:
-        _show(
-            _with_name(
-                mechanism, vectors, epsilon, clip, bounds, chosen(columns, no_header)
-            )
-        )
+        return
+    _take_only(typed, _OF_NAME, "without --mechanism and --words")
+    name = mechanism or "frameunit"
+    _show(_with_name(name, vectors, epsilon, clip, bounds, names))
+
+
+def _take_only(typed: Mapping[str, object], taken: Collection[str], when: str) -> None:
+    """Refuse an option that would be ignored."""
+    for flag, value in typed.items():
+        if value is not None and flag not in taken:
+            raise WrongUsage(f"{flag} must be left out {when}")
 
 
 def _with_mechanism(
@@ -156,7 +182,7 @@ def _show(trial: "Simulation") -> None:
         note(trial.estimate.note)
 
 
-def _try_words(table: Path, epsilon: float, column: str, longest: int) -> None:
+def _try_words(table: Path, epsilon: float, column: str, longest: int | None) -> None:
     """Find the strings that many people hold, and compare their shares with the true ones."""
     from collections import Counter
 
@@ -164,7 +190,7 @@ def _try_words(table: Path, epsilon: float, column: str, longest: int) -> None:
     from sstq.studies.files import read_texts
 
     texts = read_texts(table, column)
-    study = Words(epsilon, longest)
+    study = Words(epsilon, **given(longest=longest))
     plan = study.plan(len(texts))
     if not plan.works:
         raise ValueError(f"the study cannot work: {plan.problem}")

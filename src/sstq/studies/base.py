@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sstq.aggregation import Aggregator, Estimate
-from sstq.checks import check_argument
+from sstq.checks import ArgumentError, check_argument
 from sstq.files.strict_json import read_json
 from sstq.messages.batch import Messages
 from sstq.studies.kinds import Kinds
@@ -196,10 +196,9 @@ class Study(ABC):
         if self._state.asked is None:
             self._ask(people)
         asked = self.people_asked
-        require(
-            people == asked,
-            f"people must be {asked}, for whom the question is, got {people}",
-        )
+        if people != asked:
+            problem = f"must be {asked}, for whom the question is, got {people}"
+            raise ArgumentError("people", problem)
         document: str = self.asked.to_json()
         return document
 

@@ -343,7 +343,10 @@ class Words(Study):
                 f"{found} would be found: ask more people, or take a larger epsilon"
             )
         if least < 2:
-            problem = f"each of {len(sizes)} cohorts needs 2 people or more"
+            problem = (
+                f"each of {len(sizes)} cohorts needs 2 people or more: "
+                "ask more people, or take a smaller longest"
+            )
         return StudyPlan(
             people,
             sizes,
