@@ -104,7 +104,7 @@ def simulate(
         >>> trial.bits, trial.error < 5 * trial.predicted_error, trial.estimate.names
         (19, True, ('age', 'bmi'))
     """
-    known = options_of(mechanism)
+    taken = options_of(mechanism)
     given = {"bounds": bounds, "clip": clip}
     options |= {name: value for name, value in given.items() if value is not None}
     table: Any = X
@@ -115,9 +115,9 @@ def simulate(
         raise ValueError(
             f"X must have shape (n, d) with two or more rows, got {rows.shape}"
         )
-    if "clients" in known and not options.keys() & {"frames", "clients"}:
+    if "clients" in taken and not options.keys() & {"frames", "clients"}:
         options["clients"] = len(rows)
-    if "epsilon" in known:
+    if "epsilon" in taken:
         options["epsilon"] = epsilon
     built = make_mechanism(mechanism, dim=rows.shape[1], **options)
     built.input.vectors_only()
@@ -153,8 +153,8 @@ def simulate_people(
 
 def _compared(mechanism: Mechanism, rows: Rows, estimate: Estimate) -> Simulation:
     """The estimate of these rows beside the truth; what nobody answered has no error."""
-    held = mechanism.input
-    truth = held.outward(held.truth(rows).mean(axis=0))
+    mean = mechanism.input.truth(rows).mean(axis=0)
+    truth = mechanism.input.outward(mean)
     scale = (
         1.0
         if mechanism.bounds is None

@@ -75,11 +75,11 @@ class PeopleFile:
         Raises ValueError for a damaged file.
         """
         row = 0
-        for held, count, labels in self.read(max(1, _NUMBERS_AT_A_TIME // self.dim)):
+        for values, count, labels in self.read(max(1, _NUMBERS_AT_A_TIME // self.dim)):
             if self.finite:
-                held = finite_rows(held, self.name, self.columns, row)
+                values = finite_rows(values, self.name, self.columns, row)
             place = f"{self.name}, counted from row {row}" if row else self.name
-            yield Piece(held, count, place, labels)
+            yield Piece(values, count, place, labels)
             row += count
         if row != self.count:
             raise ValueError(f"{self.name} must have {self.count} people, got {row}")

@@ -88,10 +88,10 @@ class LocalReport:
             >>> print(report.warnings()[0])
             2 of 4 values of 'os' (50 %) are none of its labels and count as no answer, such as 'Mac'. This line ...
         """
-        found: list[UserWarning] = []
+        warnings: list[UserWarning] = []
         if self.replaced:
             problem = f"{self.replaced} of {self.answered} vectors cannot be encoded"
-            found.append(
+            warnings.append(
                 LocalWarning(
                     f"{problem}; zero vectors are sent in their place. {_LOCAL}"
                 )
@@ -99,19 +99,19 @@ class LocalReport:
         for column, count in self.beyond.items():
             if count:
                 problem = f"{self._share(count, column)} are beyond its bounds and were moved to them"
-                found.append(ClippedWarning(f"{problem}. {_LOCAL}"))
+                warnings.append(ClippedWarning(f"{problem}. {_LOCAL}"))
         for column, count in self.unreadable.items():
             problem = (
                 f"{self._share(count, column)} cannot be read and count as no answer"
             )
-            found.append(LocalWarning(f"{problem}. {_LOCAL}"))
+            warnings.append(LocalWarning(f"{problem}. {_LOCAL}"))
         for column, labels in self.unknown.items():
             problem = f"{self._share(labels.total(), column)} are none of its labels and count as no answer"
             seen = ", ".join(
                 _shortened(label) for label, _ in labels.most_common(_SHOWN_LABELS)
             )
-            found.append(UnknownLabelWarning(f"{problem}, such as {seen}. {_LOCAL}"))
-        return found
+            warnings.append(UnknownLabelWarning(f"{problem}, such as {seen}. {_LOCAL}"))
+        return warnings
 
     def _share(self, count: int, column: str) -> str:
         total = self.values[column]

@@ -47,8 +47,8 @@ def _open_parquet(name: str, columns: Mapping[str, Column]) -> PeopleFile:
         few = -(-size // _SIZE_OF_A_VALUE)
         with open(name, "rb") as file, open_parquet(file) as table:
             for batch in table.iter_batches(batch_size=few, columns=list(names)):
-                held = {column: batch.column(column) for column in names}
-                yield held, batch.num_rows, None
+                values = {column: batch.column(column) for column in names}
+                yield values, batch.num_rows, None
 
     return PeopleFile(name, len(names), count, read, names)
 
@@ -65,14 +65,14 @@ def _open_csv(name: str, columns: Mapping[str, Column], answering: bool) -> Peop
             csv_rows(name, len(header), answering=answering, spanning=True), 1, None
         )
         while some := list(islice(rows, few)):
-            held = {
+            values = {
                 column: [
                     _value(fields, place, len(header), columns[column])
                     for fields in some
                 ]
                 for column, place in zip(names, places, strict=True)
             }
-            yield held, len(some), None
+            yield values, len(some), None
 
     count = (
         sum(1 for _ in csv_rows(name, len(header), answering=answering, spanning=True))

@@ -210,9 +210,9 @@ def _check_numbers(name: str, schema: Any, columns: Sequence[str]) -> None:
 def _open_csv(name: str, wanted: VectorColumns) -> PeopleFile:
     """Open a CSV file with one vector per line."""
     by = wanted.by
-    known = wanted.dim if wanted.answering else None
+    expected = wanted.dim if wanted.answering else None
     first, second = [
-        *islice(csv_rows(name, known, answering=wanted.answering), 2),
+        *islice(csv_rows(name, expected, answering=wanted.answering), 2),
         None,
         None,
     ][:2]

@@ -315,11 +315,11 @@ class GroupedVectors(Input):
 
     def extremes(self, rng: np.random.Generator) -> dict[str, Held]:
         """Those of vectors, in the first and the last group."""
-        held = self._vectors.extremes(rng)
+        extremes = self._vectors.extremes(rng)
         ends = (0, self.groups - 1)
         return {
             name: one | {"groups": [ends[place % 2]]}
-            for place, (name, one) in enumerate(held.items())
+            for place, (name, one) in enumerate(extremes.items())
         }
 
     def refused(self) -> list[Held]:
@@ -366,11 +366,11 @@ def known_groups(groups: ArrayLike, count: int, rows: int) -> NDArray[np.int64]:
     cells = [groups] if isinstance(groups, int) else cells_of(groups)
     if len(cells) != rows:
         raise ValueError(f"groups must be {rows} integers, got {len(cells)}")
-    known = [
+    numbers = [
         int(cell) if type(cell) in (int, float) and cell in range(count) else -1
         for cell in cells
     ]
-    return np.array(known, dtype=np.int64)
+    return np.array(numbers, dtype=np.int64)
 
 
 def placed(vectors: Rows, places: Rows, count: int) -> Rows:

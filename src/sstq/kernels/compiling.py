@@ -125,12 +125,12 @@ def _functions_of(dispatcher: Any) -> set[Any]:
     """The compiled function itself, and all that it calls, except for those that are copied into their callers."""
     from sstq.kernels.simd import is_copied
 
-    found = {dispatcher}
+    functions = {dispatcher}
     unread = [dispatcher.py_func]
     while unread:
         function = unread.pop()
         named = map(function.__globals__.get, function.__code__.co_names)
-        called = {one for one in named if isinstance(one, type(dispatcher))} - found
-        found |= called
+        called = {one for one in named if isinstance(one, type(dispatcher))} - functions
+        functions |= called
         unread += [one.py_func for one in called]
-    return {one for one in found if not is_copied(one)}
+    return {one for one in functions if not is_copied(one)}

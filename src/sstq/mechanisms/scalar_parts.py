@@ -42,23 +42,9 @@ def solve_scalar(
     Some parts are made for the `density` of the coordinates, which is None for the paper's recipe.
     """
     check_option("channel", channel, get_args(ChannelName))
-    if channel != "metric-aware" and rate not in (None, "calibrated"):
-        raise ValueError(
-            f"rate must be left out unless channel='metric-aware', got {rate!r} with channel={channel!r}"
-        )
-    decay: Any = check_option(
-        "rate", "calibrated" if rate is None else rate, get_args(Rate)
-    )
-    of_density = [
-        part
-        for part in (channel, codebook, decoder)
-        if isinstance(part, str) and part in _OF_A_DENSITY
-    ]
+    decay = _checked_rate(rate, channel)
     if density is None:
-        if of_density:
-            raise ArgumentError(
-                "kashin", f"must be 'certified' with {of_density[0]!r}, got 'paper'"
-            )
+        _refuse_parts_of_a_density(channel, codebook, decoder)
         density = Density.uniform()
     if channel == OPTIMAL:
         for label, given, wanted in (
@@ -100,6 +86,24 @@ def solve_scalar(
     elif decoder == "rescaled":
         values = values * rescaling(built, words, density)
     return _parameters(built, words, decoder, values)
+
+
+def _checked_rate(rate: str | None, channel: str) -> Any:
+    """The rate of the metric-aware channel, which others do not have."""
+    if channel != "metric-aware" and rate not in (None, "calibrated"):
+        raise ValueError(
+            f"rate must be left out unless channel='metric-aware', got {rate!r} with channel={channel!r}"
+        )
+    return check_option("rate", "calibrated" if rate is None else rate, get_args(Rate))
+
+
+def _refuse_parts_of_a_density(*parts: Any) -> None:
+    """Refuse parts that need a density of the coordinates, which the paper's recipe does not have."""
+    for part in parts:
+        if isinstance(part, str) and part in _OF_A_DENSITY:
+            raise ArgumentError(
+                "kashin", f"must be 'certified' with {part!r}, got 'paper'"
+            )
 
 
 def usual_bits(

@@ -114,9 +114,9 @@ def _of_packages(
     """The exact mechanisms of vectors that installed packages bring, as far as the bits are enough."""
     candidates = []
     for name in installed_mechanisms():
-        found = _of_package(name, dim, epsilon)
-        if found is not None and (bits is None or found[0] <= bits):
-            size, error = found
+        cost = _of_package(name, dim, epsilon)
+        if cost is not None and (bits is None or cost[0] <= bits):
+            size, error = cost
             options = {"dim": dim, "epsilon": epsilon}
             mean = ExpectedError(error.bias2, error.variance / clients)
             candidates.append(Candidate(name, name, options, size, mean))

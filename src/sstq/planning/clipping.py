@@ -92,11 +92,11 @@ def suggest_clip(
         >>> survey = sstq.Survey(epsilon=0.5, questions={"norm": sstq.Number(-3.0, 3.0, bins=16)})
         >>> answers = survey.aggregator()
         >>> _ = answers.update(survey.encode({"norm": np.log(norms)}, rng=1))
-        >>> found = answers.mean()["norm"]
-        >>> last = np.flatnonzero(found.cdf_band()[1] < 1).max()
-        >>> weights = np.diff(np.where(np.arange(16) <= last, found.cdf, 1.0), prepend=0)
+        >>> lengths = answers.mean()["norm"]
+        >>> last = np.flatnonzero(lengths.cdf_band()[1] < 1).max()
+        >>> weights = np.diff(np.where(np.arange(16) <= last, lengths.cdf, 1.0), prepend=0)
         >>> mechanism = sstq.FrameUnit(dim=64, epsilon=3.0, clients=50_000)
-        >>> by_survey = suggest_clip(np.exp(found.edges), mechanism, 50_000, weights=weights)
+        >>> by_survey = suggest_clip(np.exp(lengths.edges), mechanism, 50_000, weights=weights)
         >>> best = suggest_clip(norms, mechanism, 50_000)
         >>> 0.5 < by_survey.clip / best.clip < 1.5
         True

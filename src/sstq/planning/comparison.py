@@ -29,8 +29,8 @@ def all_variants(*names: str) -> list[Variant]:
     classes = ((name, mechanism_class(name)) for name in names or list_mechanisms())
     return [
         Variant(label, name, options)
-        for name, found in classes
-        for label, options in found.variants.items()
+        for name, kind in classes
+        for label, options in kind.variants.items()
     ]
 
 
@@ -72,7 +72,7 @@ def compare(variant: Variant, dim: int, epsilon: float, clients: int) -> Compari
         >>> row.bits, bool(row.unbiased)
         (10, True)
     """
-    known = options_of(variant.name)
+    taken = options_of(variant.name)
     # With groups, `dim` is the total of all groups.
     common = {
         "dim": dim // variant.options.get("groups", 1),
@@ -81,7 +81,7 @@ def compare(variant: Variant, dim: int, epsilon: float, clients: int) -> Compari
     }
     built = mechanism(
         variant.name,
-        **{k: v for k, v in common.items() if k in known} | dict(variant.options),
+        **{k: v for k, v in common.items() if k in taken} | dict(variant.options),
     )
     error = built.typical_error(clients)
     facts = built.message_bits, built.exact, built.unbiased

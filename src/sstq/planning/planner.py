@@ -78,22 +78,22 @@ def plan(
         the closest possible values.
 
     Examples:
-        >>> found = plan(dim=25_450, clients=100_000, epsilon=3.0, bits=20)
-        >>> found.bits, round(found.relative_error, 2), found.total_bytes
+        >>> best = plan(dim=25_450, clients=100_000, epsilon=3.0, bits=20)
+        >>> best.bits, round(best.relative_error, 2), best.total_bytes
         (20, 0.46, 250000)
-        >>> print(found.python())
+        >>> print(best.python())
         sstq.FrameUnit(dim=25450, epsilon=3.0, frames=16)
         >>> plan(dim=25_450, epsilon=3.0, target_error=0.5).clients
         77412
         >>> plan(dim=25_450, clients=100_000, target_error=0.5).epsilon
         2.63969
-        >>> found = plan(dim=100, clients=10_000, epsilon=1.0, delta=1e-6, trust="shuffler")
-        >>> found.mechanism.messages, found.bits, round(found.relative_error, 3), round(found.mechanism.bundle_epsilon)
+        >>> best = plan(dim=100, clients=10_000, epsilon=1.0, delta=1e-6, trust="shuffler")
+        >>> best.mechanism.messages, best.bits, round(best.relative_error, 3), round(best.mechanism.bundle_epsilon)
         (16, 28, 0.02, 53)
-        >>> round(found.local_error, 2), round(found.central_error, 4)
+        >>> round(best.local_error, 2), round(best.central_error, 4)
         (0.25, 0.0084)
-        >>> found = plan(classes=10, dim=441, clients=59_000, epsilon=3.0)
-        >>> found.mechanism.dim, round(found.noise, 4), found.feasible
+        >>> best = plan(classes=10, dim=441, clients=59_000, epsilon=3.0)
+        >>> best.mechanism.dim, round(best.noise, 4), best.feasible
         (45, 0.031, True)
     """
     usual_delta = _SHUFFLER_DELTA if trust == "shuffler" else 0.0
@@ -190,14 +190,14 @@ def _enough(request: Request) -> float:
 def _best(
     request: Request, epsilon: float, clients: int, slack: float = SLACK
 ) -> Candidate:
-    found = best_candidate(request.dim, epsilon, clients, request.bits, slack)
-    if found is None:
+    best = best_candidate(request.dim, epsilon, clients, request.bits, slack)
+    if best is None:
         index = (request.dim - 1).bit_length()
         raise ArgumentError(
             "bits",
             f"must be at least {index + 1} for dim = {request.dim}, got {request.bits}: the index alone takes {index}",
         )
-    return found
+    return best
 
 
 def _least_clients(request: Request, epsilon: float) -> int:

@@ -100,8 +100,8 @@ class Plan:
 
     Examples:
         >>> import sstq
-        >>> found = sstq.plan(dim=300, clients=1000, epsilon=3.0)
-        >>> found.mechanism.name, found.feasible, round(found.relative_error, 2)
+        >>> best = sstq.plan(dim=300, clients=1000, epsilon=3.0)
+        >>> best.mechanism.name, best.feasible, round(best.relative_error, 2)
         ('frameunit', True, 0.48)
     """
 

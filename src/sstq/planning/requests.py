@@ -122,10 +122,10 @@ class Request:
                 .typical_error(clients)
                 .total
             )
-        found = best_candidate(
+        best = best_candidate(
             dim, self.message_epsilon(epsilon), clients, self.bits, SLACK
         )
-        return math.inf if found is None else found.mse
+        return math.inf if best is None else best.mse
 
 
 def usual_directions(noise: float, most: int) -> int:

@@ -78,10 +78,10 @@ def _local_epsilon(budget: ShuffleBudget, share: float) -> float:
     """The largest ε₀ of a message with this share of the candidates inside."""
     if budget.rough:
         return _normal_epsilon(budget.power, share)
-    found = two_level_local_epsilon(
+    local = two_level_local_epsilon(
         budget.epsilon, share, budget.clients, budget.delta, budget.slots
     )
-    return min(found, _EPSILON_MAX)
+    return min(local, _EPSILON_MAX)
 
 
 def _normal_epsilon(power: float, share: float) -> float:
@@ -265,7 +265,7 @@ def _best_frames(
     bits = check_number(
         "bits", bits, (2 * least * blocks - 1).bit_length(), 64, integer=True
     )
-    found: list[tuple[float, int, int, int, int]] = []
+    shapes: list[tuple[float, int, int, int, int]] = []
     while size == least or (
         size <= _MOST_ROWS and 2 * size * blocks <= 1 << min(bits, 31)
     ):
@@ -273,12 +273,12 @@ def _best_frames(
         room = min(30, bits - needed)
         best = _best_inside(budget, dim, size, blocks, 1 << room)
         if (
-            found
-            and best.error(1 << room, total).total > (1 - _SIZE_SLACK) * min(found)[0]
+            shapes
+            and best.error(1 << room, total).total > (1 - _SIZE_SLACK) * min(shapes)[0]
         ):
             break
         for more in range(room + 1):
-            found.append(
+            shapes.append(
                 (
                     best.error(1 << more, total).total,
                     needed + more,
@@ -288,9 +288,9 @@ def _best_frames(
                 )
             )
         size *= 2
-    enough = (1 + _SLACK) * min(found)[0]
+    enough = (1 + _SLACK) * min(shapes)[0]
     _, _, size, frames, inside = min(
-        (one for one in found if one[0] <= enough), key=lambda one: (one[1], one[2])
+        (one for one in shapes if one[0] <= enough), key=lambda one: (one[1], one[2])
     )
     return size, frames, inside
 

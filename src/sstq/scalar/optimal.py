@@ -244,6 +244,41 @@ def _descend(half: int, codes_at_top: int, epsilon: float, density: Density) -> 
     return windows_of(np.clip(descent.x, *_LOG_BOUNDS))
 
 
+def _slid(ends: Floats, width: float) -> tuple[Floats, Floats]:
+    """Where the window begins at the corners of the second moment, and how much of each code it then covers."""
+    starts = np.unique(np.clip(np.concatenate([ends, ends - width]), 0.0, 1 - width))
+    overlap = np.minimum(ends[1:], starts[:, None] + width) - np.maximum(
+        ends[:-1], starts[:, None]
+    )
+    return starts, np.maximum(overlap, 0.0)
+
+
+def _rounded(means: Floats, density: Density) -> tuple[Ints, Floats, Floats]:
+    """The gaps between tokens with these means; per gap, mass and first moment of what is rounded down, and up."""
+    positions = np.maximum.accumulate(np.clip(means, -1.0, 1.0))
+    positions[0] = -1.0
+    positions[-1] = 1.0
+    # Where the window slides within one code nothing changes: the gaps between tokens are elsewhere.
+    gaps = np.flatnonzero(np.diff(positions) > _SAME)
+    positions = np.append(positions[gaps], 1.0)
+    positions[0] = -1.0
+    lower, upper = rounding_moments(positions, density)
+    # The point masses belong to the outermost gaps.
+    lower[:, 0] += density.edges[0] * np.array([1.0, -1.0])
+    upper[:, -1] += density.edges[1]
+    return gaps, lower, upper
+
+
+def _reach_derivatives(
+    v: Floats, ends: Floats, width: float, floor: float, boost: float
+) -> tuple[Floats, float]:
+    """The derivatives of the top token's mean by the ends of the codes and, but for the least ones, by the width."""
+    top = 1 - width
+    by_end = floor * boost * (v[:-1] - v[1:]) * (ends[1:-1] > top)
+    by_width = floor * boost * float(v[np.searchsorted(ends[1:-1], top, side="right")])
+    return by_end, by_width
+
+
 def second_moment(
     windows: Windows, epsilon: float, density: Density
 ) -> tuple[float, Floats, Floats, float]:
@@ -257,28 +292,15 @@ def second_moment(
     lengths = np.concatenate([windows.lengths[::-1], windows.lengths])
     ends = np.append(0.0, np.cumsum(lengths))
     ends[-1] = 1.0
-    starts = np.unique(np.clip(np.concatenate([ends, ends - width]), 0.0, 1 - width))
-    overlap = np.minimum(ends[1:], starts[:, None] + width) - np.maximum(
-        ends[:-1], starts[:, None]
-    )
     floor = 1 / (1 + boost * width)  # the sum of all least probabilities
-    probabilities = floor * (lengths + boost * np.maximum(overlap, 0.0))
-    positions = probabilities @ v
-    reach = float(positions[-1])
-    positions = np.maximum.accumulate(np.clip(positions / reach, -1.0, 1.0))
-    positions[0] = -1.0
-    positions[-1] = 1.0
-    # Where the window slides within one code nothing changes: the gaps between tokens are elsewhere.
-    gaps = np.flatnonzero(np.diff(positions) > _SAME)
+    starts, raised = _slid(ends, width)
+    probabilities = floor * (lengths + boost * raised)
+    means = probabilities @ v
+    reach = float(means[-1])
+    gaps, lower, upper = _rounded(means / reach, density)
     below = probabilities[gaps]
     above = probabilities[gaps + 1]
     middles = (starts[gaps] + starts[gaps + 1]) / 2
-    positions = np.append(positions[gaps], 1.0)
-    positions[0] = -1.0
-    lower, upper = rounding_moments(positions, density)
-    # The point masses belong to the outermost gaps; per gap: mass at its ends, and the window's two values there.
-    lower[:, 0] += density.edges[0] * np.array([1.0, -1.0])
-    upper[:, -1] += density.edges[1]
     loss = float(lower[0] @ (below @ v**2) + upper[0] @ (above @ v**2))
     left = v[np.searchsorted(ends[1:-1], middles)]
     right = v[np.searchsorted(ends[1:-1], middles + width)]
@@ -291,11 +313,11 @@ def second_moment(
     by_v = 2 * v * mean_probabilities - sloped + (slope @ mass) * floor * lengths
     inside = (ends[1:-1] > middles[:, None]) & (ends[1:-1] < (middles + width)[:, None])
     drop = v[:-1] - v[1:]
-    raised = boost * inside
+    boosted = boost * inside
     by_end = (
         floor
         * drop
-        * ((v[:-1] + v[1:]) * (mass @ (1 + raised)) - (slope * mass) @ raised)
+        * ((v[:-1] + v[1:]) * (mass @ (1 + boosted)) - (slope * mass) @ boosted)
     )
     # the relative change of all least probabilities with the width
     shrink = -boost * floor
@@ -303,12 +325,9 @@ def second_moment(
         (left * right) @ mass
     )
     # The values are scaled by the reach: its own derivatives.
-    top = 1 - width
     reach_by_v = probabilities[-1] - floor * lengths
-    reach_by_end = floor * boost * drop * (ends[1:-1] > top)
-    reach_by_width = shrink * reach + floor * boost * float(
-        v[np.searchsorted(ends[1:-1], top, side="right")]
-    )
+    reach_by_end, raised_by_width = _reach_derivatives(v, ends, width, floor, boost)
+    reach_by_width = shrink * reach + raised_by_width
     pull = float(slope @ first) - 2 * loss / reach
     by_v = (by_v + pull * reach_by_v) / reach**2
     by_end = (by_end + pull * reach_by_end) / reach**2

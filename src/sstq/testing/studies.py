@@ -210,9 +210,9 @@ def check_restarts(make: Callable[[], Study], values: Sequence[Any], seed: int) 
                 study.question(len(who)) == document,
                 "a question that waits must be the same again",
             )
-            held = [values[place] for place in who]
+            some = [values[place] for place in who]
             study.learn(
-                study.asked.encode_each(held, np.random.default_rng([seed, len(left)]))
+                study.asked.encode_each(some, np.random.default_rng([seed, len(left)]))
             )
             study = restarted(study)
         ends.append((study.to_json(), repr(study.result)))

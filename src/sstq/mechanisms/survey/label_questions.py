@@ -151,12 +151,12 @@ class MultiChoice(_Labelled):
             label is not None and type(label) is not self.kind for label in chosen
         ):
             raise TypeError(f"lists of labels of type {self.kind.__name__}")
-        known = [
+        numbers = [
             self.numbers[label]
             for label in chosen
             if type(label) is self.kind and label in self.numbers
         ]
-        marks[known or ([-1] if chosen else [])] = 1.0
+        marks[numbers or ([-1] if chosen else [])] = 1.0
         return marks
 
     def parsed(self, text: str) -> Any:

@@ -240,9 +240,9 @@ class NumberEstimate(QuestionEstimate):
             )
         if np.isnan(self.cdf).any():
             return Interval(math.nan, float(self.ends[0][0]), float(self.ends[1][-1]))
-        known = np.concatenate([[0.0], self.cdf])
-        place = int(np.searchsorted(known, share, side="left"))
-        inner = (share - known[place - 1]) / (known[place] - known[place - 1])
+        ends = np.concatenate([[0.0], self.cdf])
+        place = int(np.searchsorted(ends, share, side="left"))
+        inner = (share - ends[place - 1]) / (ends[place] - ends[place - 1])
         lowest, highest = self.ends
         value = lowest[place - 1] + inner * (highest[place - 1] - lowest[place - 1])
         low, high = self.cdf_band(level)
@@ -312,10 +312,10 @@ class SurveyEstimate(Estimate):
                 else "too few answers"
             )
             for item, *numbers in result.rows(level):
-                known = [
+                cells = [
                     None if math.isnan(number) else float(number) for number in numbers
                 ]
-                rows.append((name, item, *known, missing if known[0] is None else "ok"))
+                rows.append((name, item, *cells, missing if cells[0] is None else "ok"))
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
     def details(self, level: float = 0.95) -> dict[str, Any]:

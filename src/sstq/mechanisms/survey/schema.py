@@ -55,12 +55,12 @@ def survey_options(schema: Any) -> dict[str, Any]:
     questions = {
         name: _question(name, entry) for name, entry in data["questions"].items()
     }
-    known = {
+    options = {
         key: data[key]
         for key in ("epsilon", "weights", "people", "messages")
         if key in data
     }
-    return known | {"questions": questions}
+    return options | {"questions": questions}
 
 
 def _question(name: str, entry: Any) -> Question:

@@ -223,7 +223,7 @@ class By(Question):
         means = middle + first.means[:-1].ravel()
         errors = first.means_stderr[:-1].ravel()
         answered = 1 - float(first.shares[-1]), float(first.shares_stderr[-1])
-        known = (
+        described = (
             name,
             items,
             means,
@@ -233,4 +233,4 @@ class By(Question):
             answered,
             self.measured.limits,
         )
-        return GroupMeans(*known, raw=first, middle=middle)
+        return GroupMeans(*described, raw=first, middle=middle)
