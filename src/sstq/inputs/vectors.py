@@ -183,14 +183,14 @@ class Vectors(Input):
         return values if self.scaling is None else self.scaling.outward(values)
 
     def truth(self, rows: Rows) -> Rows:
-        """The vectors."""
+        """The vectors themselves."""
         return rows
 
     def vectors_only(self) -> None:
         """People hold a vector and nothing else."""
 
     def warnings(self, rows: Rows) -> list[UserWarning]:
-        """That many of a batch are longer than clip."""
+        """A warning if many of a batch are longer than clip."""
         if len(rows) < _LEAST_BATCH or self.scaling is not None:
             return []
         some = rows[:: -(-len(rows) // _MOST_MEASURED)]
@@ -207,7 +207,7 @@ class Vectors(Input):
         ]
 
     def advice(self, value: Floats, stderr: Floats) -> str:
-        """That the mean is as long as clip."""
+        """To use a larger clip, if the mean is as long as clip."""
         error = float(np.linalg.norm(stderr))
         if self.scaling is not None or not error < self.clip / 4:
             return ""
@@ -314,7 +314,7 @@ class GroupedVectors(Input):
         }
 
     def extremes(self, rng: np.random.Generator) -> dict[str, Held]:
-        """Those of vectors, in the first and the last group."""
+        """The extreme vectors, in the first and the last group."""
         extremes = self._vectors.extremes(rng)
         ends = (0, self.groups - 1)
         return {
@@ -332,7 +332,7 @@ class GroupedVectors(Input):
         ]
 
     def variations(self, rows: Rows) -> Rows:
-        """Those of the vectors, in the same groups."""
+        """Opposite and huge vectors, in the same groups."""
         varied = self._vectors.variations(rows[:, 1:])
         groups = np.resize(rows[:, :1], (len(varied), 1))
         return np.concatenate([groups, varied], axis=1)
@@ -340,7 +340,7 @@ class GroupedVectors(Input):
     def pairs(
         self, rng: np.random.Generator, directions: Rows
     ) -> dict[str, tuple[Any, Any]]:
-        """Those of vectors."""
+        """The pairs of vectors; `apart` puts them in different groups."""
         return self._vectors.pairs(rng, directions)
 
     def apart(self, pair: tuple[Any, Any]) -> Rows:

@@ -258,7 +258,7 @@ class Frequencies(Mechanism):
         return (self.sets.encode(batch.rows[:, 0].astype(np.int64), batch.words),)
 
     def typical_error(self, clients: int = 1) -> ExpectedError:
-        """The error for one typical vector."""
+        """The error for one person's category, which is the same for all."""
         return self.expected_mse([0], clients)
 
     def row_error(self, rows: Rows) -> tuple[Floats, Floats]:

@@ -128,7 +128,7 @@ class Law:
 
     @property
     def parts(self) -> Sequence["Law"]:
-        """The only one."""
+        """The law itself is the only part."""
         return (self,)
 
     def part_of(self, case: int) -> tuple[int, int]:

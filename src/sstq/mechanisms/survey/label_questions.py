@@ -164,7 +164,7 @@ class MultiChoice(_Labelled):
         return [super(MultiChoice, self).parsed(part) for part in text.split(";")]
 
     def unknown_labels(self, value: Any) -> list[str]:
-        """Those of the labels that are none of the question's."""
+        """The labels that the question does not have."""
         labels = [as_label(label, self.kind) for label in value]
         plain = [
             label if isinstance(label, str | int) else type(label).__name__

@@ -76,7 +76,7 @@ class Part:
     def encode(
         self, columns: Mapping[str, Rows], words: Words, item_words: Any
     ) -> Ints:
-        """The answers of some people."""
+        """The numbers of these people's messages, each about one item that is drawn."""
         item = streams.multiply_shift(item_words, self.items)
         records = np.stack(self.records(columns))[item, np.arange(len(item))]
         records = self.question._drawn(records, item_words)

@@ -337,7 +337,7 @@ class Survey(Mechanism):
         return Record(columns, self._estimated)
 
     def typical_error(self, clients: int = 1) -> ExpectedError:
-        """The error for one typical vector."""
+        """The error for one typical record."""
         first = next(iter(self.input.extremes(np.random.default_rng(0)).values()))
         return self.expected_mse(first["X"], clients)
 
@@ -347,7 +347,7 @@ class Survey(Mechanism):
         return max(one.error for one in plan.values()), plan.works
 
     def encode_batch(self, batch: Batch) -> Columns:
-        """Encode checked rows."""
+        """Draw the question of each person, and encode the answer with the mechanism of its part."""
         question = self._question(batch.words[:, _INNER_WORDS])
         answers = np.zeros(len(batch.rows), dtype=np.int64)
         for place, part in enumerate(self.parts):
@@ -406,7 +406,7 @@ class Survey(Mechanism):
         return self.dim + max(part.mechanism.row_cost for part in self.parts)
 
     def largest_message(self) -> float:
-        """That of the question with the largest one, over how often it is drawn."""
+        """The largest message about any question, over how often the question is drawn."""
         return max(part.mechanism.largest_message() / part.often for part in self.parts)
 
     def largest_biased_mean(self) -> float:

@@ -42,7 +42,7 @@ class SurveyPlan(dict[str, QuestionPlan]):
 
     @property
     def works(self) -> bool:
-        """Whether all questions do."""
+        """Whether all questions work."""
         return all(plan.works for plan in self.values())
 
     def rows(self) -> list[tuple[str, ...]]:
