@@ -932,7 +932,14 @@ class SurveyEncoder {
     // All ends are looked at, whichever question it is.
     const question = this.ends.reduce((passed, end) => passed + Number(end <= words[4] >> 2n), 0);
     const { name, items, encoder, read } = this.parts[question], item = scaled(words[5], items);
-    const [value, group = 0] = read(record[name], item, items, record, words[5]), sent = encoder.encode(value, group, words);
+    const readOf = (held) => read(held[name], item, items, held, words[5]);
+    let found;
+    try {
+      found = readOf(record);
+    } catch {
+      found = readOf({}); // a value that throws is no answer
+    }
+    const [value, group = 0] = found, sent = encoder.encode(value, group, words);
     const add = (answer, { limit }, i) => answer * BigInt(limit) + BigInt(sent[i]);
     const answer = encoder.fields.reduce(add, BigInt(item)), code = this.isLong ? answer : Number(answer);
     return this.parts.length > 1 ? [code, question] : [code];

@@ -28,8 +28,9 @@ function attempt(read, otherwise) {
 /** A vector of numbers; zero for anything else. */
 function readVector(value, dim) {
   const isList = Array.isArray(value) || ArrayBuffer.isView(value);
-  const isSound = isList && value.length === dim && Array.from(value).every(isReal);
-  return isSound ? Array.from(value) : new Array(dim).fill(0);
+  // of a list whose iterator is its own as well
+  const numbers = isList && value.length === dim ? Array.from(value) : [];
+  return numbers.length === dim && numbers.every(isReal) ? numbers : new Array(dim).fill(0);
 }
 
 /** These values of a record, read before anything is drawn; those that cannot be read are missing. */

@@ -189,3 +189,14 @@ test("every message takes the same number of fresh words, from the system", () =
   assert.deepEqual(asked.map(({ length }) => length), each.flat());
   assert.ok(asked.filter(({ length }) => length > 1).every((words) => words.every((word) => word === 0n))); // forgotten after use
 });
+
+test("values that throw when they are read are no answers, in every question of a survey", () => {
+  const survey = new Mechanism(Object.fromEntries(surveys)["survey, everything"]), { questions } = survey;
+  const throws = () => {
+    throw new Error();
+  };
+  const proxy = new Proxy({}, { get: throws, getPrototypeOf: throws });
+  const record = Object.fromEntries(questions.map(({ name }) => [name, proxy])), asked = new Set();
+  // Each question is drawn with its share, which may be small.
+  while (asked.size < questions.length) asked.add(survey.answer(record)[1]);
+});

@@ -46,6 +46,15 @@ test("every value is answered", async () => {
   }
 });
 
+test("lists with iterators of their own are answered", async () => {
+  const shorter = Object.assign([1, 1, 1], { [Symbol.iterator]: () => [0].values() });
+  for (const { document } of cases) {
+    const { mechanism } = new Question(document);
+    const sent = await answer(document, shorter, { mostEpsilon: mechanism.epsilon });
+    assert.equal(sent.length, Math.ceil(mechanism.messageBits / 8));
+  }
+});
+
 test("documents are refused as a whole, and so is a price above the person's", async () => {
   for (const document of refused)
     await assert.rejects(answer(document, "a", { mostEpsilon: 20 }), ({ name }) => name === "SstqError", document);
