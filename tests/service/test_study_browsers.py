@@ -1,10 +1,8 @@
-"""Studies from browsers to the dashboard: words, a panel, a range and a classifier, 200 visitors each.
+"""Studies from browsers to the dashboard: words, a panel, a range and a classifier, 79 visitors each.
 
 The visitors are the JavaScript client in a real Chromium, each with storage and a single-use token of its own. What
 left their pages is fed through the library as well: the results are equal to the last bit.
 """
-
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -36,18 +34,22 @@ pytestmark = [
     ),
 ]
 
-PEOPLE = 200
-# Who is on the way when a stage has its people counts in it, and is missing in the last one.
-SPARE = 40
+PEOPLE = 64
+# How many visitors come at a time. All but one of them may be on the way when a stage has its people: they count in it,
+# and would be missing in the last one, which is the sixth at most.
+TOGETHER = 4
+SPARE = 5 * (TOGETHER - 1)
 STUDIES = {
     "words": (words, {}),
-    "range": (lambda: Range(dim=3, epsilon=6.0), {}),
+    # the first of its cohorts are three or four people
+    "range": (lambda: Range(dim=3, epsilon=16.0), {}),
     "classifier": (classifier, {}),
-    # periods of 20 seconds: visitors who draw a later one come again
-    "panel": (panel, {"hours": 20 / 3600, "least": 0.01}),
+    # periods of 8 seconds: visitors who draw a later one come again
+    "panel": (panel, {"hours": 8 / 3600, "least": 0.01}),
 }
-# Visitors come ten at a time, as often as they are told, until nothing is left to do.
-VISITS = """async ([name, mostEpsilon, visitors]) => {
+# Visitors come until nothing is left to do: when they are told or, to a study whose stages end with their people, again
+# and again, before anybody else.
+VISITS = """([name, mostEpsilon, visitors, together, isTimed]) => { window.visits = (async () => {
     const { Client, Outbox } = await import("./sstq.js");
     const url = new URL(`../${name}`, location).href, left = [...visitors.entries()], sent = [], told = [], ask = fetch;
     window.fetch = async (url, options) => {
@@ -72,13 +74,14 @@ VISITS = """async ([name, mostEpsilon, visitors]) => {
             const again = Date.now() < due ? due : await visit(number, visitor);
             if (again === null) continue;
             if (again > due) told.push(again);
-            left.push([number, visitor, Math.min(again, Date.now() + 1000)]);
-            await new Promise((resolve) => setTimeout(resolve, 50));
+            if (isTimed) left.push([number, visitor, again]);
+            else left.unshift([number, visitor]);
+            await new Promise((resolve) => setTimeout(resolve, isTimed ? 50 : 500));
         }
     };
-    await Promise.all(Array.from({ length: 10 }, work));
+    await Promise.all(Array.from({ length: together }, work));
     return [sent, told.length];
-}"""
+})(); }"""
 
 
 @pytest.fixture(scope="module")
@@ -91,21 +94,28 @@ def server(tmp_path_factory):
         yield running
 
 
-def visited(server, name, study):
-    """Everybody visits a new study in one page; returns what it sent, and when visitors were to come again."""
+@pytest.fixture(scope="module")
+def browser():
+    with browsing() as running:
+        yield running
+
+
+def visit(server, browser, name, study):
+    """Everybody begins to visit a new study in one page, which is returned."""
     values = values_of(study, PEOPLE + SPARE, np.random.default_rng(1))
     held = [value.tolist() if hasattr(value, "tolist") else value for value in values]
-    with browsing() as browser:
-        page = browser.new_page()
-        page.goto(f"{server.url}/demo/charts.js")  # any page from there
-        terms = {"senders": "single-use"} | STUDIES[name][1]
-        created = begin(server, name, study, PEOPLE, **terms)
-        assert created.status_code == 201, created.text
-        made = server.administer(
-            "POST", f"/v1/campaigns/{name}/tokens", json={"count": PEOPLE + SPARE}
-        )
-        visitors = list(zip(held, made.json()["tokens"], strict=True))
-        return page.evaluate(VISITS, [name, study.options["epsilon"], visitors])
+    page = browser.new_page()
+    page.goto(f"{server.url}/demo/charts.js")  # any page from there
+    terms = STUDIES[name][1]
+    created = begin(server, name, study, PEOPLE, senders="single-use", **terms)
+    assert created.status_code == 201, created.text
+    made = server.administer(
+        "POST", f"/v1/campaigns/{name}/tokens", json={"count": PEOPLE + SPARE}
+    )
+    visitors = list(zip(held, made.json()["tokens"], strict=True))
+    told = [name, study.options["epsilon"], visitors, TOGETHER, "hours" in terms]
+    page.evaluate(VISITS, told)
+    return page
 
 
 def by_stage(server, name, stages, sent):
@@ -124,16 +134,16 @@ def by_stage(server, name, stages, sent):
 
 
 def test_from_browsers_to_the_dashboard_and_the_same_through_the_library(
-    server, tmp_path
+    server, browser, tmp_path
 ):
     studies = {name: make() for name, (make, _) in STUDIES.items()}
-    with ThreadPoolExecutor(len(studies)) as pool:
-        going = {
-            name: pool.submit(visited, server, name, study)
-            for name, study in studies.items()
-        }
-        found = {name: each.result() for name, each in going.items()}
-    for name, (sent, told) in found.items():
+    pages = {
+        name: visit(server, browser, name, study) for name, study in studies.items()
+    }
+    for name, page in pages.items():
+        # What it sent, and how often visitors were to come again.
+        sent, told = page.evaluate("window.visits")
+        page.close()
         # Visitors have nothing left to do before the collector has learned from the last of them.
         until(lambda name=name: server.status(name)["status"] == "closed")
         status = server.status(name)
@@ -148,15 +158,13 @@ def test_from_browsers_to_the_dashboard_and_the_same_through_the_library(
         answer = server.administer("GET", f"/v1/campaigns/{name}/estimate").json()
         assert answer["result"] == expected
         assert told > 0  # stages follow each other while visitors wait
-    with browsing() as browser:
-        for width in (1280, 400):
-            for name in STUDIES:
-                shown_on_the_dashboard(browser, server, name, width, tmp_path)
+    for name in STUDIES:
+        shown_on_the_dashboard(browser, server, name, tmp_path)
 
 
-def shown_on_the_dashboard(browser, server, name, width, folder):
-    """The page of a study has what the collector knows, at this width."""
-    context = browser.new_context(viewport={"width": width, "height": 900})
+def shown_on_the_dashboard(browser, server, name, folder):
+    """The page of a study has what the collector knows, and fits on narrow and wide screens."""
+    context = browser.new_context(viewport={"width": 400, "height": 900})
     page = context.new_page()
     said = []
     page.on("console", lambda message: said.append(message.text))
@@ -183,24 +191,29 @@ def shown_on_the_dashboard(browser, server, name, width, folder):
             if curve["changed"]:
                 assert curve["changed"] in place.locator(".text").text_content()
     if "mean" in found:
-        shown = [float(row.replace("−", "-")) for row in cells(rows)]
+        shown = [number(row) for row in cells(rows)]
         assert shown == pytest.approx(found["mean"], rel=1e-3)
     for column, value in (("word", "share"), ("class", "accuracy")):
         if column in found:
             names = page.locator("figure tbody th").all_text_contents()
             assert names == [str(each) for each in found[column]]
-            shown = [
-                float(row.removesuffix(" %").replace("−", "-")) for row in cells(rows)
-            ]
+            shown = [number(row.removesuffix(" %")) for row in cells(rows)]
             assert shown == pytest.approx(100 * np.array(found[value]), rel=1e-3)
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.screenshot(path=folder / f"study-{name}-{width}.png", full_page=True)
+    for width in (400, 1280):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.screenshot(path=folder / f"study-{name}.png", full_page=True)
     assert said == []
     context.close()
 
 
 def found_people(status):
     return status["covered"]
+
+
+def number(shown):
+    """A number as the dashboard writes it."""
+    return float(shown.replace("−", "-").replace(",", ""))
 
 
 def cells(rows):
