@@ -118,54 +118,21 @@ def plan(
 
 
 def _facts(chosen: "Plan") -> Facts:
-    asked = chosen.request
+    """What a plan predicts, by name."""
     mechanism = chosen.mechanism
     shuffled = chosen.request.trust == "shuffler"
-    delta = f", delta {asked.delta:g}" if asked.delta else ""
-    total = f"{safe_figure(chosen.total_epsilon)}{delta}"
-    if shuffled:
-        total = f"{asked.epsilon:g}{delta}, behind the shuffler"
-    elif asked.rounds > 1:
-        total += f" (epsilon {chosen.epsilon!r} x {asked.rounds})"
+    of_classes = chosen.request.classes is not None
     facts: Facts = [
         ("mechanism", f"{chosen.label}, {chosen.bits} bits per message"),
-        ("total epsilon per person", total),
+        ("total epsilon per person", _total_epsilon(chosen)),
         (
             "epsilon if the shuffler cheats",
             safe_figure(mechanism.bundle_epsilon) if shuffled else None,
         ),
+        *(_of_classes(chosen) if of_classes else _of_a_mean(chosen)),
+        ("total bytes", chosen.total_bytes),
     ]
-    if asked.classes is not None:
-        # A class mean of norm 1 is as long as the noise of so many directions, for any data.
-        most = math.floor(chosen.noise**-2)
-        facts += [
-            (
-                "noise per coordinate of a class mean",
-                f"{chosen.noise:.3g} (features have norm 1)",
-            ),
-            (
-                "directions worth their noise",
-                f"about {mechanism.dim:,}, at most {most:,}",
-            ),
-            (
-                "likely to beat the most frequent class",
-                f"while it has less than {chosen.useful_below:.0%} of the people",
-            ),
-            ("chance if classes are equally frequent", f"{chosen.chance:.2f}"),
-            ("people", f"{chosen.clients:,}"),
-        ]
-    else:
-        facts += [
-            (
-                "error of the mean",
-                f"{chosen.error:.3g} of clip (bias {chosen.bias:.3g} of clip)",
-            ),
-            ("people per round", f"{chosen.clients:,}"),
-            ("computed", chosen.solved_for),
-            ("why", chosen.explanation),
-        ]
-    facts.append(("total bytes", chosen.total_bytes))
-    if shuffled and asked.classes is None:
+    if shuffled and not of_classes:
         facts += [
             ("bytes per person", chosen.total_bytes // chosen.clients),
             ("instead: trust nobody", f"{chosen.local_error:.3g} of clip"),
@@ -180,4 +147,51 @@ def _facts(chosen: "Plan") -> Facts:
         *facts,
         ("mechanism in python", built),
         ("simulate in python", simulated if simulated != built else None),
+    ]
+
+
+def _total_epsilon(chosen: "Plan") -> str:
+    """The privacy that a person spends in all rounds."""
+    asked = chosen.request
+    delta = f", delta {asked.delta:g}" if asked.delta else ""
+    if asked.trust == "shuffler":
+        return f"{asked.epsilon:g}{delta}, behind the shuffler"
+    total = f"{safe_figure(chosen.total_epsilon)}{delta}"
+    if asked.rounds > 1:
+        total += f" (epsilon {chosen.epsilon!r} x {asked.rounds})"
+    return total
+
+
+def _of_classes(chosen: "Plan") -> Facts:
+    """How well a classifier tells classes apart."""
+    # A class mean of norm 1 is as long as the noise of so many directions, for any data.
+    most = math.floor(chosen.noise**-2)
+    return [
+        (
+            "noise per coordinate of a class mean",
+            f"{chosen.noise:.3g} (features have norm 1)",
+        ),
+        (
+            "directions worth their noise",
+            f"about {chosen.mechanism.dim:,}, at most {most:,}",
+        ),
+        (
+            "likely to beat the most frequent class",
+            f"while it has less than {chosen.useful_below:.0%} of the people",
+        ),
+        ("chance if classes are equally frequent", f"{chosen.chance:.2f}"),
+        ("people", f"{chosen.clients:,}"),
+    ]
+
+
+def _of_a_mean(chosen: "Plan") -> Facts:
+    """The error of a mean, and how it was planned."""
+    return [
+        (
+            "error of the mean",
+            f"{chosen.error:.3g} of clip (bias {chosen.bias:.3g} of clip)",
+        ),
+        ("people per round", f"{chosen.clients:,}"),
+        ("computed", chosen.solved_for),
+        ("why", chosen.explanation),
     ]

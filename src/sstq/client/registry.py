@@ -7,7 +7,7 @@ no campaign knows, such as who publishes the result, is marked with “TODO”.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -28,23 +28,8 @@ def registry_entry(
         published: when the result was published first.
     """
     mechanism = campaign.mechanism
-    terms = campaign.shuffling
-    local = price(mechanism)
-    crowds = (estimate.get("shuffling") or {}).get("crowds", [])
-    worst = max(
-        crowds,
-        key=lambda crowd: float(crowd["epsilon"]),
-        default={"epsilon": local, "delta": 0.0},
-    )
-    shuffled = worst["delta"] > 0
-    details = f"{campaign.slots} message(s) per person with ε = {mechanism.epsilon:g} each, {local:g} in total."
-    if shuffled:
-        details += f" Mixed in crowds of at least {min(c['people'] for c in crowds)} people, ε and δ are as stated."
-    actors = "Devices encode; the collector is not trusted."
-    if terms is not None:
-        actors += (
-            f" A shuffler ({terms.url}) mixes; if it cheats, ε = {local:g} remains."
-        )
+    loss = _privacy_loss(campaign, (estimate.get("shuffling") or {}).get("crowds", []))
+    shuffled = "delta" in loss["privacy_parameters"]
     arithmetic = (
         "integers, checked exactly" if mechanism.exact else "floating-point numbers"
     )
@@ -62,16 +47,10 @@ def registry_entry(
             "variant_name": "Approximate DP" if shuffled else "Pure DP",
             "unprotected_quantities": "Who sends, and how many messages arrive.",
         },
-        "privacy_loss": {
-            "privacy_unit": "user-level: all messages of a person to this campaign",
-            "privacy_unit_details": "Any two values of one person are adjacent (replacement).",
-            "privacy_parameters": {"epsilon": worst["epsilon"]}
-            | ({"delta": worst["delta"]} if shuffled else {}),
-            "privacy_parameters_details": details,
-        },
+        "privacy_loss": loss,
         "deployment_model": {
-            "model_name": "Local" if terms is None else "Shuffle",
-            "actors": actors,
+            "model_name": "Local" if campaign.shuffling is None else "Shuffle",
+            "actors": _actors(campaign),
             "release_type": "One release"
             if campaign.readers == "administrator"
             else "Many releases",
@@ -85,3 +64,36 @@ def registry_entry(
     }
     slug = re.sub("-+", "-", f"{campaign.name}-{published.year}").strip("-")
     return {"url_slug": slug, "status": "Draft", "tier": 2, "deployment": deployment}
+
+
+def _privacy_loss(
+    campaign: Campaign, crowds: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """What a person loses: the worst that the crowds justify, or the price without any."""
+    local = price(campaign.mechanism)
+    worst = max(
+        crowds,
+        key=lambda crowd: float(crowd["epsilon"]),
+        default={"epsilon": local, "delta": 0.0},
+    )
+    parameters = {"epsilon": worst["epsilon"]}
+    each = campaign.mechanism.epsilon
+    details = f"{campaign.slots} message(s) per person with ε = {each:g} each, {local:g} in total."
+    if worst["delta"] > 0:
+        parameters["delta"] = worst["delta"]
+        details += f" Mixed in crowds of at least {min(c['people'] for c in crowds)} people, ε and δ are as stated."
+    return {
+        "privacy_unit": "user-level: all messages of a person to this campaign",
+        "privacy_unit_details": "Any two values of one person are adjacent (replacement).",
+        "privacy_parameters": parameters,
+        "privacy_parameters_details": details,
+    }
+
+
+def _actors(campaign: Campaign) -> str:
+    """Who sees what."""
+    actors = "Devices encode; the collector is not trusted."
+    if campaign.shuffling is None:
+        return actors
+    remains = f"if it cheats, ε = {price(campaign.mechanism):g} remains"
+    return f"{actors} A shuffler ({campaign.shuffling.url}) mixes; {remains}."
