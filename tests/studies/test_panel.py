@@ -272,6 +272,16 @@ def test_surveys_have_shares_quantiles_and_means(seed):
         result.curve("os", "c")
 
 
+def test_as_long_as_nobody_has_answered_there_is_nothing_to_show():
+    panel = Panel(sstq.Frequencies(2, 2.0), periods=3)
+    panel.question(10)
+    result = panel.learn([]).result
+    assert result.curves == {}
+    for show in (result.columns, result.plot):
+        with pytest.raises(ValueError, match="nobody has answered in any week yet"):
+            show()
+
+
 def test_the_result_is_there_from_the_first_period_on():
     panel = Panel(sstq.Frequencies(2, 1.0), periods=3)
     with pytest.raises(ValueError, match="there is no result before the first week"):

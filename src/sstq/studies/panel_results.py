@@ -177,9 +177,16 @@ class PanelResult(Tabular):
             raise KeyError(f"item of {question!r} must be one of {known}, got {item!r}")
         return self.curves[name]
 
+    @property
+    def _shown(self) -> dict[tuple[str, str], Curve]:
+        """All curves; ValueError if there are none."""
+        if not self.curves:
+            raise ValueError(f"nobody has answered in any {self.period} yet")
+        return self.curves
+
     def columns(self, level: float = 0.95) -> dict[str, Any]:
         """All curves one below the other: the estimates of periods, the smoothed curves and their bands."""
-        tables = [curve.columns(level) for curve in self.curves.values()]
+        tables = [curve.columns(level) for curve in self._shown.values()]
         return {
             name: np.concatenate([table[name] for table in tables])
             for name in tables[0]
@@ -203,7 +210,7 @@ class PanelResult(Tabular):
         """
         from sstq.plots.studies import draw_curves
 
-        known = list(dict.fromkeys(name for name, _ in self.curves))
+        known = list(dict.fromkeys(name for name, _ in self._shown))
         question = check_option("question", question or known[0], known)
         chosen = items or [item for name, item in self.curves if name == question][:8]
         return draw_curves(
