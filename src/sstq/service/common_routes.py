@@ -78,7 +78,15 @@ BINARY_BODY: dict[str, Any] = {
 def common_routes(node: Node, upload: str) -> APIRouter:
     """Create the routes; `upload` describes the body of an upload."""
     router = APIRouter()
-    administrator = administrator_router()
+    router.include_router(_open_routes(node))
+    router.include_router(_upload_routes(upload))
+    router.include_router(_administrator_routes(node))
+    return router
+
+
+def _open_routes(node: Node) -> APIRouter:
+    """What anybody may read, and the metrics."""
+    router = APIRouter()
 
     @router.head("/health", include_in_schema=False)  # some balancers ask like this
     @router.get("/health")
@@ -119,13 +127,20 @@ def common_routes(node: Node, upload: str) -> APIRouter:
             return Response(status_code=304, headers=headers)
         return Response(entry.document, headers=headers, media_type="application/json")
 
-    @administrator.delete("/v1/campaigns/{name}", status_code=204)
+    return router
+
+
+def _administrator_routes(node: Node) -> APIRouter:
+    """How the administrator deletes campaigns and creates tokens."""
+    router = administrator_router()
+
+    @router.delete("/v1/campaigns/{name}", status_code=204)
     def delete(entry: Named) -> None:
         """Delete a campaign and everything of it that is stored here; of a study also all of its stages."""
         refuse_stage(entry)
         node.delete(entry)
 
-    @administrator.post("/v1/campaigns/{name}/tokens", status_code=201)
+    @router.post("/v1/campaigns/{name}/tokens", status_code=201)
     def tokens(
         entry: Named,
         count: Annotated[int, Body(embed=True, ge=1, le=MOST_TOKENS, strict=True)],
@@ -144,6 +159,13 @@ def common_routes(node: Node, upload: str) -> APIRouter:
         made = [new_token() for _ in range(count)]
         node.store.issue(entry.stored.payer, [token_hash(token) for token in made])
         return {"tokens": made}
+
+    return router
+
+
+def _upload_routes(upload: str) -> APIRouter:
+    """The description of uploads, which `sstq.service.uploads` answers."""
+    router = APIRouter()
 
     @router.get(
         UPLOADS, response_model=dict[str, int | None], openapi_extra=optional_token
@@ -177,7 +199,6 @@ def common_routes(node: Node, upload: str) -> APIRouter:
             "answered by sstq.service.uploads.Uploads; this only describes it"
         )
 
-    router.include_router(administrator)
     return router
 
 

@@ -66,11 +66,16 @@ _Reader = Annotated[results.Audience, Depends(_reader)]
 def reading_routes(collector: Collector) -> APIRouter:
     """The routes."""
     router = APIRouter()
-    store = collector.store
-    administrator = administrator_router()
-    # One at a time: a state may take gigabytes, and who asks for the same estimate waits for who makes it.
-    saving = asyncio.Semaphore(1)
-    rendering = {False: asyncio.Semaphore(1), True: asyncio.Semaphore(1)}
+    router.include_router(_status_routes(collector))
+    router.include_router(_estimate_routes(collector))
+    router.include_router(_progress_routes(collector))
+    router.include_router(_state_routes(collector))
+    return router
+
+
+def _status_routes(collector: Collector) -> APIRouter:
+    """Which campaigns there are, and how many messages they have."""
+    router = APIRouter()
 
     @router.get("/v1/campaigns", openapi_extra=optional_token)
     def campaigns(token: Token) -> dict[Literal["campaigns"], list[Status]]:
@@ -94,10 +99,19 @@ def reading_routes(collector: Collector) -> APIRouter:
     @router.get("/v1/campaigns/{name}/status", openapi_extra=optional_token)
     def status(entry: Named, audience: _Reader) -> Status:
         """Count a campaign's messages and tokens."""
-        found = _statuses(collector, [entry], audience)
-        if not found:
+        statuses = _statuses(collector, [entry], audience)
+        if not statuses:
             raise UnknownCampaign
-        return found[0]
+        return statuses[0]
+
+    return router
+
+
+def _estimate_routes(collector: Collector) -> APIRouter:
+    """Estimates, as JSON or CSV."""
+    router = APIRouter()
+    # One at a time: who asks for the same estimate waits for who makes it.
+    rendering = {False: asyncio.Semaphore(1), True: asyncio.Semaphore(1)}
 
     @router.get(
         "/v1/campaigns/{name}/estimate",
@@ -122,26 +136,15 @@ def reading_routes(collector: Collector) -> APIRouter:
         ] = None,
     ) -> Response:
         """Read the newest estimate: readers see it in steps of many messages, the administrator as it is."""
-        name = entry.name
         csv = form == "csv" or (
             form is None and "text/csv" in request.headers.get("accept", "")
         )
-        covered = (await asyncio.to_thread(results.covered, store, audience)).get(
-            name, 0
+        all_covered = await asyncio.to_thread(
+            results.covered, collector.store, audience
         )
-        etag = f'"{entry.etag.strip(chr(34))}-{audience}-{covered}-{"csv" if csv else "json"}"'
-        headers = {
-            "ETag": etag,
-            "Vary": "Accept, Authorization",
-            "Cache-Control": "no-cache",
-        }
-        if entry.campaign.readers == "public":
-            headers |= ALLOW_ANY_ORIGIN
-        if csv:
-            headers["Content-Disposition"] = f'attachment; filename="{name}.csv"'
-        if entry.is_study:
-            del headers["ETag"]  # its stages change while it has the same result
-        elif matches(request, etag):
+        covered = all_covered.get(entry.name, 0)
+        headers = _estimate_headers(entry, f"{audience}-{covered}", csv)
+        if "ETag" in headers and matches(request, headers["ETag"]):
             return Response(status_code=304, headers=headers)
         async with rendering[csv]:
             make = _study_rendered if entry.is_study else _rendered
@@ -156,12 +159,21 @@ def reading_routes(collector: Collector) -> APIRouter:
             "text/csv; charset=utf-8" if csv else "application/json",
         )
 
+    return router
+
+
+def _progress_routes(collector: Collector) -> APIRouter:
+    """How estimates became better, and the certificate of their privacy."""
+    router = APIRouter()
+
     @router.get("/v1/campaigns/{name}/progress", openapi_extra=optional_token)
     def progress(entry: Named, audience: _Reader) -> Progress:
         """Read the error so far, its prediction, and the arrivals per hour."""
         _refuse_study(entry)
         return Progress(
-            **results.progress(store, entry.campaign, audience, collector.clock.hour())
+            **results.progress(
+                collector.store, entry.campaign, audience, collector.clock.hour()
+            )
         )
 
     @router.get("/v1/campaigns/{name}/certificate", response_model=dict[str, Any])
@@ -171,7 +183,15 @@ def reading_routes(collector: Collector) -> APIRouter:
             _certificate(entry.campaign.mechanism), media_type="application/json"
         )
 
-    @administrator.get(
+    return router
+
+
+def _state_routes(collector: Collector) -> APIRouter:
+    """The state of all messages, for the administrator."""
+    router = administrator_router()
+    saving = asyncio.Semaphore(1)  # one at a time: a state may take gigabytes
+
+    @router.get(
         "/v1/campaigns/{name}/state",
         responses={200: {"content": {"application/octet-stream": BINARY}}},
         response_class=Response,
@@ -191,8 +211,22 @@ def reading_routes(collector: Collector) -> APIRouter:
             chunks, headers=headers, media_type="application/octet-stream"
         )
 
-    router.include_router(administrator)
     return router
+
+
+def _estimate_headers(
+    entry: RunningCampaign, version: str, csv: bool
+) -> dict[str, str]:
+    """The headers of an estimate; that of a study has no ETag, as its stages change while it has the same result."""
+    headers = {"Vary": "Accept, Authorization", "Cache-Control": "no-cache"}
+    if not entry.is_study:
+        document = entry.etag.strip('"')
+        headers["ETag"] = f'"{document}-{version}-{"csv" if csv else "json"}"'
+    if entry.campaign.readers == "public":
+        headers |= ALLOW_ANY_ORIGIN
+    if csv:
+        headers["Content-Disposition"] = f'attachment; filename="{entry.name}.csv"'
+    return headers
 
 
 def _statuses(
