@@ -882,3 +882,10 @@ def test_mistakes_in_options_are_one_line(arguments, message, tmp_path, monkeypa
     assert result.stderr.startswith("error: ")
     assert result.stdout == ""
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", [[], {}, None, 1])
+def test_a_format_may_be_any_json(kind, tmp_path):
+    file = tmp_path / "odd.json"
+    file.write_text(json.dumps({"format": kind}))
+    assert "odd.json: " in run("inspect", file, code=1).output

@@ -139,8 +139,8 @@ def read_mechanism(path: Path) -> "Mechanism":
             return Survey.from_schema(document)
         if kind == "sstq-campaign":
             document = document.get("mechanism")
-        elif kind in _STUDIES:
-            raise ValueError(f"{_STUDIES[kind]}, not a mechanism")
+        elif str(kind) in _STUDIES:
+            raise ValueError(f"{_STUDIES[str(kind)]}, not a mechanism")
         return from_document(document)
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(
