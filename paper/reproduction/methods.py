@@ -190,6 +190,7 @@ _BITWIDTH_METHODS = (
     "sstq-metric",
     "sstq-metric-sharp",
     "sstq-laplace",
+    "frameunit",
 )
 
 
