@@ -17,6 +17,7 @@ from sstq.learning.report import (
     right_share,
     used_ranges,
 )
+from sstq.mechanisms import Frequencies
 from sstq.mechanisms.frequencies import FrequencyEstimate
 
 
@@ -69,25 +70,6 @@ def test_an_accuracy_is_a_share_of_people():
     assert found["accuracy_stderr"] == pytest.approx(math.hypot(0.075, 0.05))
 
 
-def test_the_accuracy_of_a_class_is_a_ratio_with_its_error_to_first_order():
-    shares = np.array([0.1, 0.3, 0.25, 0.15, 0.02, 0.01])
-    stderr = np.array([0.01, 0.02, 0.03, 0.01, 0.01, 0.02])
-    found = accuracy_by_class(Estimate(shares, stderr, 1000), ["a", "b", "c"])
-    for place, label in enumerate("ab"):
-        wrong, right = shares[2 * place : 2 * place + 2]
-        step = 1e-6
-        by_wrong = (right / (wrong + step + right) - right / (wrong + right)) / step
-        by_right = (
-            (right + step) / (wrong + right + step) - right / (wrong + right)
-        ) / step
-        error = math.hypot(
-            by_wrong * stderr[2 * place], by_right * stderr[2 * place + 1]
-        )
-        assert found[label] == pytest.approx((right / (wrong + right), error), rel=1e-4)
-    # A share of 0.03 ± 0.022 is not two errors from nothing.
-    assert np.isnan(found["c"]).all()
-
-
 def test_only_what_is_surely_better_than_guessing_is_useful():
     for stderr, useful in ((0.06, False), (0.04, True)):
         report = LearningReport(
@@ -102,8 +84,17 @@ def test_classes_are_balanced_by_their_mean():
     assert report.balanced_accuracy == pytest.approx((0.7, 0.025))
     assert "70.0 ± 2.5 % balanced over classes" in str(report)
     assert np.isnan(LearningReport(3.0, 0.0).balanced_accuracy).all()
-    low, high = (report.columns(0.95)[end] for end in ("low", "high"))
-    np.testing.assert_allclose(high - low, 2 * 1.959964 * np.array([0.03, 0.04]))
+
+
+def test_a_table_has_the_intervals_of_all_classes():
+    law = Frequencies(4, 3.0).sets.law
+    found = accuracy_by_class(told([0.2, 0.4, 0.3, 0.1], count=1000), law, ["a", "b"])
+    table = LearningReport(3.0, 0.0, **found).columns(0.9)
+    low, high = found["class_answers"].interval(0.9)
+    assert table["class"] == ["a", "b"]
+    assert table["accuracy"] == pytest.approx([2 / 3, 1 / 4])
+    np.testing.assert_array_equal((table["low"], table["high"]), (low, high))
+    assert len(LearningReport(3.0, 0.0).columns()["low"]) == 0
 
 
 def test_columns_that_use_little_of_their_range_are_listed():

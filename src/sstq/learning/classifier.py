@@ -371,7 +371,8 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
             self._right.append(right_share(estimate))
             facts = predicted_accuracy(self._right)
             if cohort == "classes":
-                facts["by_class"] = accuracy_by_class(estimate, self.classes_.tolist())
+                law = cast(Frequencies, question.mechanism).sets.law
+                facts |= accuracy_by_class(estimate, law, self.classes_.tolist())
         self._report = replace(
             known,
             local_epsilon=max(known.local_epsilon, question.mechanism.bundle_epsilon),

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sstq.aggregation import Estimate
+from sstq.learning.class_answers import ClassAnswers
 from sstq.learning.discriminant import Form
 from sstq.learning.features import Floats
 from sstq.mechanisms.frequencies import FrequencyEstimate
+from sstq.mechanisms.subsets import HitLaw
 from sstq.studies.results import Tabular
 
 # A column that uses less of its range is told of, by name up to so many.
 _NARROW = 0.25
 _LISTED = 6
-# A class whose share is below this many standard errors has no accuracy of its own.
-_LEAST_SHARE_ERRORS = 2.0
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class LearningReport(Tabular):
         accuracy_stderr: its standard error.
         accuracies: the accuracy of every form, from the people who chose. The largest is too large on average.
         by_class: the accuracy of every class and its standard error; nan for classes too rare to tell.
+        class_answers: what people told of their class, with the intervals of these accuracies.
         range_used: of columns with bounds and without public examples, at most how much of its range each column uses,
             from the answers of the first cohort; less than a quarter costs accuracy at every ε.
         true_accuracy: the accuracy on labelled examples given to `report`, in simulations.
@@ -60,6 +61,7 @@ class LearningReport(Tabular):
     accuracy_stderr: float = math.nan
     accuracies: dict[Form, float] = field(default_factory=dict)
     by_class: dict[Any, tuple[float, float]] = field(default_factory=dict)
+    class_answers: ClassAnswers | None = None
     range_used: tuple[float, ...] = ()
     true_accuracy: float = math.nan
     true_stderr: float = math.nan
@@ -79,15 +81,15 @@ class LearningReport(Tabular):
 
     def columns(self, level: float = 0.95) -> dict[str, Any]:
         """The accuracy of every class with its interval."""
-        from scipy.special import ndtri
-
-        accuracy, stderr = np.array(list(self.by_class.values())).reshape(-1, 2).T
-        reach = float(ndtri((1 + level) / 2)) * stderr
+        accuracies = [accuracy for accuracy, _ in self.by_class.values()]
+        low, high = (
+            self.class_answers.interval(level) if self.class_answers else ([], [])
+        )
         return {
             "class": list(self.by_class),
-            "accuracy": accuracy,
-            "low": accuracy - reach,
-            "high": accuracy + reach,
+            "accuracy": np.array(accuracies),
+            "low": low,
+            "high": high,
         }
 
     def __str__(self) -> str:
@@ -209,6 +211,18 @@ def predicted_accuracy(told: Sequence[RightShare]) -> dict[str, Any]:
     return {"predicted_accuracy": min(max(share, 0.0), 1.0), "accuracy_stderr": error}
 
 
+def accuracy_by_class(
+    estimate: FrequencyEstimate, law: HitLaw, classes: Sequence[Any]
+) -> dict[str, Any]:
+    """The accuracy of every class with its standard error, and what they are from."""
+    told = ClassAnswers(tuple(estimate.value.tolist()), estimate.count, law)
+    pairs = zip(told.accuracies.tolist(), told.stderr.tolist(), strict=True)
+    return {
+        "by_class": dict(zip(classes, pairs, strict=True)),
+        "class_answers": told,
+    }
+
+
 def used_ranges(centre: Estimate) -> tuple[float, ...]:
     """At most how much of its range each column uses, from the mean of unit features (`Columns`).
 
@@ -233,23 +247,6 @@ def used_ranges(centre: Estimate) -> tuple[float, ...]:
     )
     together = math.sqrt(max(varying, 0.0)) * scale
     return tuple(float(min(max(0.0, 1 - mean), together, 1.0)) for mean in means)
-
-
-def accuracy_by_class(
-    estimate: Estimate, classes: Sequence[Any]
-) -> dict[Any, tuple[float, float]]:
-    """The accuracy of every class, a ratio of shares, and its standard error to first order."""
-    wrong, right = estimate.value.reshape(-1, 2).T
-    wrong_error, right_error = estimate.stderr.reshape(-1, 2).T
-    share = wrong + right
-    share_error = np.hypot(wrong_error, right_error)
-    share = np.where(share > _LEAST_SHARE_ERRORS * share_error, share, math.nan)
-    recall = np.clip(right / share, 0.0, 1.0)
-    stderr = np.hypot((1 - recall) * right_error, recall * wrong_error) / share
-    return {
-        label: (float(a), float(b))
-        for label, a, b in zip(classes, recall, stderr, strict=True)
-    }
 
 
 def _sum_error(estimate: FrequencyEstimate, chosen: Any) -> float:

@@ -60,8 +60,8 @@ def distribution_band(
     nothing = np.zeros(len(cumulated))
     everything = np.ones(len(cumulated))
     likely = np.clip(cumulated / answered, 0.0, 1.0)
-    low = _turn(likely, nothing, lambda share: evidence(share) <= z)
-    return low, _turn(likely, everything, lambda share: evidence(share) >= -z)
+    low = last_accepted(likely, nothing, lambda share: evidence(share) <= z)
+    return low, last_accepted(likely, everything, lambda share: evidence(share) >= -z)
 
 
 def _message(law: HitLaw, categories: Ints, answered: float, share: Floats) -> _Moments:
@@ -88,8 +88,10 @@ def _message(law: HitLaw, categories: Ints, answered: float, share: Floats) -> _
     return _Moments(first, second)
 
 
-def _turn(inside: Floats, end: Floats, accepted: Callable[[Floats], Bools]) -> Floats:
-    """The last values that are accepted on the way from some that are to an end."""
+def last_accepted(
+    inside: Floats, end: Floats, accepted: Callable[[Floats], Bools]
+) -> Floats:
+    """Return the last values that are accepted on the way from some that are to an end."""
     outside = end
     for _ in range(_STEPS):
         middle = (inside + outside) / 2
