@@ -82,6 +82,20 @@ def test_classes_of_hardly_anybody_are_not_told():
     assert np.isnan(ClassAnswers((-0.3, 0.1), 1000, law).accuracies).all()
 
 
+def test_classes_of_few_people_may_have_any_accuracy():
+    """Shares of 2.5 and of 3.5 standard errors."""
+    law = Frequencies(4, 3.0).sets.law
+    rate = law.rates.other + law.rates.gap * 0.2
+    spread = math.sqrt(rate * (1 - rate)) / law.rates.gap
+    for errors, everything in ((2.5, True), (3.5, False)):
+        count = round((errors * spread / 0.2) ** 2)
+        # Of randomized response: a message holds one outcome.
+        told = ClassAnswers((0.05, 0.15, 0.4, 0.4), count, law)
+        assert told.accuracies[0] == pytest.approx(0.75)
+        low, high = told.interval(0.95)
+        assert ((low[0], high[0]) == (0.0, 1.0)) == everything
+
+
 def test_an_accuracy_is_at_most_all_people_of_a_class():
     law = Frequencies(4, 1.0).sets.law
     told = ClassAnswers((-0.1, 0.7, 0.4, 0.0), 2000, law)

@@ -20,6 +20,8 @@ _QUARTILES = (0.25, 0.5, 0.75)
 # Intervals become standard errors by this level where there is nothing else.
 _FOLLOWED_LEVEL = 0.95
 _NUMBERS = ("estimate", "stderr", "low", "high")
+# The share of people with an answer is clear from so many standard errors on.
+_CLEAR_ERRORS = 4.0
 
 
 class Interval(NamedTuple):
@@ -65,9 +67,24 @@ class QuestionEstimate:
         """The estimates, if they are shares."""
         return self.estimate
 
+    @property
+    def is_unclear(self) -> bool:
+        """Whether so few people have an answer that what is divided by their share may be anything.
+
+        Below four standard errors it is told in rounds in which it came out high, and errors to first order are too
+        small.
+        """
+        answered, error = self.answered
+        return answered < _CLEAR_ERRORS * error
+
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Return the ends of intervals that contain the truths of all items with this probability (Šidák)."""
+        """Return the ends of intervals that contain the truths of all items with this probability (Šidák).
+
+        They are the limits where too few people have an answer (`is_unclear`).
+        """
         reach = student(level, len(self.items), self.count) * self.stderr
+        if self.is_unclear:
+            reach = np.where(np.isnan(reach), np.nan, math.inf)
         if self.raw is not None and self.count > 1:
             normal = student(level, len(self.raw.value), self.count) * self.raw.stderr
             wider = np.divide(
@@ -184,6 +201,8 @@ class NumberEstimate(QuestionEstimate):
         reach = (
             student(level, 1, self.count) * error + float(highest[0] - lowest[0]) / 2
         )
+        if self.is_unclear and not math.isnan(reach):
+            reach = math.inf
         low, high = (
             float(np.clip(end, lowest[0], highest[-1]))
             for end in (value - reach, value + reach)
@@ -206,10 +225,10 @@ class NumberEstimate(QuestionEstimate):
         """Return a band that contains the whole distribution function at the bins' upper ends.
 
         It has Šidák's quantile (`sstq.mechanisms.survey.bands`), and is widened where it would not hold the isotonic
-        estimate. The last end has no error: all numbers are within the bounds. From too few answers for an estimate,
+        estimate. The last end has no error: all numbers are within the bounds. From too few answers (`is_unclear`),
         the band is everything.
         """
-        if np.isnan(self.cdf).any():
+        if np.isnan(self.cdf).any() or self.is_unclear:
             return np.append(np.zeros(len(self.cdf) - 1), 1.0), np.ones(len(self.cdf))
         z = student(level, len(self.items) - 1, self.count)
         cumulated = self.answered[0] * np.cumsum(self.estimate)[:-1]
