@@ -228,7 +228,7 @@ function unitOf(vector) {
 function readFeatures(features) {
   if (features === null) return (row) => row;
   const { name, centre, spread, constant, ...more } = isRecord(features) ? features : {};
-  if (name === "pixels") return (row) => row;
+  if (name === "pixels" && Object.keys(features).length === 1) return (row) => row;
   must(name === "columns", "features must be columns, pixels or null: this module has no other maps");
   const size = centre?.length;
   must(size > 0 && areNumbers(centre, size) && areNumbers(spread, size), "centre and spread must be numbers per column");

@@ -6,7 +6,14 @@ import pytest
 
 import sstq
 from sstq.aggregation import Estimate
-from sstq.studies import BoundsResult, NormQuestion, Range, StudyPlan, VectorQuestion
+from sstq.studies import (
+    BoundsResult,
+    NormQuestion,
+    Question,
+    Range,
+    StudyPlan,
+    VectorQuestion,
+)
 from sstq.studies import bins as histograms
 from sstq.studies.bins import (
     BINS,
@@ -235,6 +242,28 @@ def test_a_seed_gives_the_same_simulation(seed):
     vectors = gauss(np.random.default_rng(seed), 500, 3, offset=5.0)
     first, again = (Range(3, 4.0).simulate(vectors, seed) for _ in range(2))
     np.testing.assert_array_equal(first.mean, again.mean)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"columns": ["a", "b", "b"], "ends": [[], [], []]}, "columns must be diff"),
+        ({"columns": ["a", "b"], "ends": [[]]}, "columns must be different, and ends"),
+        ({"columns": "ab", "ends": [[], []]}, "columns must be different, and ends"),
+        ({"columns": [["a"], "b"]}, "unhashable"),
+        ({"columns": ["b", "c"]}, "must be a survey of the bins of these columns"),
+        ({"ends": [[], [0]]}, "ends must be pairs of numbers"),
+        ({"ends": [[], [1, 0]]}, "ends must be pairs of numbers"),
+        ({"ends": [[], [0, 1e101]]}, "ends must be pairs of numbers"),
+        ({"ends": [[], ["0", 1]]}, "ends must be pairs of numbers"),
+        ({"ends": [[], [0, 1]]}, "must be a survey of the bins of these columns"),
+    ],
+)
+def test_questions_of_columns_are_checked(changes, problem):
+    document = json.loads(Range(columns=["a", "b"], epsilon=2.0).question(100))
+    Question.from_dict(document)
+    with pytest.raises(ValueError, match=problem):
+        Question.from_dict(document | changes)
 
 
 def test_the_ends_of_very_few_people_do_not_cross():

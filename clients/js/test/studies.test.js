@@ -58,6 +58,8 @@ test("lists with iterators of their own are answered", async () => {
 test("documents are refused as a whole, and so is a price above the person's", async () => {
   for (const document of refused)
     await assert.rejects(answer(document, "a", { mostEpsilon: 20 }), ({ name }) => name === "SstqError", document);
+  const example = JSON.parse(examples[0].document), odd = { ...example, features: { name: "pixels", shape: [2, 2] } };
+  await assert.rejects(answer(JSON.stringify(odd), "a", { mostEpsilon: 20 }), /features must be columns, pixels or null/);
   const [{ document }] = cases;
   await assert.rejects(answer(document, "a", { mostEpsilon: 1.9 }), /more than mostEpsilon/);
   await assert.rejects(answer(document, "a"), /mostEpsilon must be/);

@@ -57,9 +57,9 @@ class ColumnsQuestion(Question):
         named = (
             isinstance(self.columns, list)
             and isinstance(self.ends, list)
-            and len(self.columns) == len(self.ends)
+            and len(set(self.columns)) == len(self.columns) == len(self.ends)
         )
-        require(named, "columns and ends must be lists of one length")
+        require(named, "columns must be different, and ends a list as long")
         for pair in self.ends:
             fine = (
                 isinstance(pair, list)
