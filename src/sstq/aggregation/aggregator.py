@@ -21,7 +21,6 @@ from sstq.messages.files import open_messages
 
 _STATE_FORMAT = "sstq-aggregate"
 _STATE_VERSION = 1
-# What is counted already: identifiers of files, and names of tables.
 _LONGEST_SOURCE = 64
 _STATE_KEYS = {"format", "version", "digest", "count", "simulated", "sources", "state"}
 
@@ -62,7 +61,8 @@ class Aggregator(Generic[Result]):
         self._state = estimator.state()
         self._count = 0
         self._simulated = False
-        self._sources: set[str] = set()
+        self.sources: set[str] = set()
+        """What is counted already: identifiers of files, and names of tables."""
 
     def __repr__(self) -> str:
         return f"<Aggregator of {self.estimator.source!r}: {self._count:,} messages>"
@@ -131,7 +131,7 @@ class Aggregator(Generic[Result]):
             raise ValueError(
                 f"source must be a text of 1 to {_LONGEST_SOURCE} characters, got {source!r}"
             )
-        if source in self._sources:
+        if source in self.sources:
             raise ValueError(
                 f"source {source!r} is counted already: its messages would count twice"
             )
@@ -140,7 +140,7 @@ class Aggregator(Generic[Result]):
             mechanism.messages_from_columns(table, simulated), times, int(times.sum())
         )
         if source is not None:
-            self._sources.add(source)
+            self.sources.add(source)
         return self
 
     def update_from_file(self, path: str | os.PathLike[str]) -> bool:
@@ -151,7 +151,7 @@ class Aggregator(Generic[Result]):
         """
         with open_messages(path) as opened:
             info = opened.info
-            if info.file_id in self._sources:
+            if info.file_id in self.sources:
                 return False
             batches = opened.read(self.estimator.source)
             if info.count * info.message_bits < self._state.nbytes:
@@ -168,7 +168,7 @@ class Aggregator(Generic[Result]):
             self.merge(part)
         elif few:
             self._add_checked(Messages.concatenate(few), None, info.count)
-        self._sources.add(info.file_id)
+        self.sources.add(info.file_id)
         return True
 
     def merge(self, other: "Aggregator[Estimate]") -> None:
@@ -182,12 +182,12 @@ class Aggregator(Generic[Result]):
             )
         _refuse_foreign(other.digest, self.digest, "the other aggregator is")
         self._refuse_overflow(other.count)
-        if self._sources & other._sources:
+        if self.sources & other.sources:
             raise ValueError(
                 "both aggregators contain the same message file: its messages would count twice"
             )
         self._state.merge(other.sums())
-        self._sources |= other._sources
+        self.sources |= other.sources
         self._count += other._count
         self._simulated |= other._simulated
 
@@ -223,7 +223,7 @@ class Aggregator(Generic[Result]):
             "version": _STATE_VERSION,
             "digest": self.digest,
         }
-        sources = np.array(sorted(self._sources), dtype=f"U{_LONGEST_SOURCE}")
+        sources = np.array(sorted(self.sources), dtype=f"U{_LONGEST_SOURCE}")
         state = self.sums()
         with atomic_file(path) as file:
             np.savez(
@@ -244,7 +244,7 @@ class Aggregator(Generic[Result]):
             loaded = cls.from_sums(estimator, state, info.count, bool(info.simulated))
         except ValueError as error:
             raise ValueError(f"{os.fspath(path)} is damaged: {error}") from error
-        loaded._sources = sources
+        loaded.sources = sources
         return loaded
 
     def _refuse_overflow(self, added: int) -> None:

@@ -141,7 +141,7 @@ class _Sums:
                 if state is None
                 else mechanism.load_aggregator(state)
             )
-            self.sources = self.of[""]._sources
+            self.sources = self.of[""].sources
 
     def add_messages(self, path: str) -> bool:
         """Add the messages of a file; returns whether it was new."""
