@@ -110,10 +110,6 @@ class Estimator(ABC):
         """
         return None
 
-    def at_coordinates(self, sums: Sums) -> Ints | None:  # noqa: ARG002 (a hook)
-        """How many messages there are of each coordinate of the frame; None if sums do not tell."""
-        return None
-
     def directions(self, sums: Sums, value: Floats, stderr: Floats) -> float | None:  # noqa: ARG002 (a hook)
         """The effective number of directions of the noise; None for independent coordinates."""
         return None

@@ -161,10 +161,6 @@ class FrameEstimator(DenseEstimator):
         count = sums.state[:, 0]
         return np.concatenate([count + net, count - net]) // 2, 2 * len(count)
 
-    def at_coordinates(self, sums: Sums) -> Ints:
-        """How many messages there are of each coordinate."""
-        return sums.state[:, 0]
-
     def totals(self, sums: Sums) -> Floats:
         """The sum of the values of every coordinate, in units of the scale."""
         _, exponent = self._fixed_point

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from sstq import kernels
 from sstq.aggregation import Aggregator, Estimate, Estimator
-from sstq.array_types import Floats, Floats32, Words
+from sstq.array_types import Floats, Floats32, Ints, Words
 from sstq.checks import check_arguments, check_number
 from sstq.exactness import round_up
 from sstq.inputs import ClippedWarning, Input, LocalReport, Vectors
@@ -80,7 +80,6 @@ class Mechanism(Agreement):
             means are then in the units of the columns; `decode`, `expected_mse` and plans are of the scaled vectors.
         exact: whether the implemented output distribution is ε-LDP exactly, integer by integer. Mechanisms with
             continuous outputs are private up to floating point only.
-        uniform_index: whether a message's frame coordinate is drawn uniformly and without looking at the data.
         variants: the variants that `sstq compare` shows: labels, and the options of each.
 
 
@@ -93,7 +92,6 @@ class Mechanism(Agreement):
     """
 
     exact: ClassVar[bool]
-    uniform_index: ClassVar[bool] = False
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     dim: int
@@ -318,6 +316,10 @@ class Mechanism(Agreement):
     def bias_of_mean(self, count: int) -> tuple[float, int, str]:  # noqa: ARG002 (a hook)
         """A bound of the bias in a mean of so many messages, its directions, and advice about it."""
         return 0.0, 1, ""
+
+    def uniform_coordinates(self, sums: Ints) -> Ints | None:  # noqa: ARG002 (a hook)
+        """How many messages there are of each coordinate, if it is drawn uniformly without looking at the data."""
+        return None
 
     @property
     def clients_allowed(self) -> int | None:

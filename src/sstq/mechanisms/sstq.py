@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sstq.aggregation import FrameEstimator
-from sstq.array_types import Floats
+from sstq.array_types import Floats, Ints
 from sstq.checks import ArgumentError
 from sstq.frames.kashin import represent
 from sstq.frames.tight import FRAMES, Frame
@@ -110,7 +110,6 @@ class SSTQ(KashinMechanism):
 
     name = "sstq"
     exact = True
-    uniform_index = True
     variants: ClassVar = {
         "SSTQ flat, 2 bits": {"bits": 2},
         "SSTQ flat, 4 bits": {"bits": 4},
@@ -303,6 +302,10 @@ class SSTQ(KashinMechanism):
     def bias_of_mean(self, count: int) -> tuple[float, int, str]:  # noqa: ARG002
         """The bias that messages do not tell."""
         return self.decoder_bias, 1, ""
+
+    def uniform_coordinates(self, sums: Ints) -> Ints:
+        """The first column of the sums counts the messages of each coordinate."""
+        return sums[:, 0]
 
     def encode_batch(self, batch: Batch) -> Columns:
         """Draw a coordinate, round it to a token, and send the token through the channel."""

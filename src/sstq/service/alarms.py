@@ -148,17 +148,16 @@ def noticed_share(cells: Cells, count: int) -> float:
 def cells_of(mechanism: Mechanism, aggregator: Aggregator[Estimate]) -> Cells | None:
     """Return how often each code occurred, as far as the sums tell; None if they do not."""
     sums = aggregator.counted()
-    estimator = aggregator.estimator
     law = mechanism.law() if mechanism.exact else None
-    sent = estimator.sent(sums)
+    sent = aggregator.estimator.sent(sums)
     if sent is not None and isinstance(law, Law) and law.kind == "two-level":
         counts, size = sent
         lower = float(law.least())
         upper = min(1.0, float(law.ratio() * law.least()) + 1 / TOTAL)
         frames = size // law.size
         return Cells(counts, size, lower / frames, upper / frames, frames)
-    coordinates = estimator.at_coordinates(sums)
-    if coordinates is not None and mechanism.uniform_index:
+    coordinates = mechanism.uniform_coordinates(sums.state)
+    if coordinates is not None:
         size = len(coordinates)
         return Cells(coordinates, size, 1 / size, 1 / size, what="coordinate")
     return None
