@@ -1235,14 +1235,15 @@ export class Client {
       if (!stage) fail("argument", `${this.campaign.name} is no study: call send; nothing was sent`);
       if (!outbox.lasts)
         fail("argument", "ledger must be given, or an outbox that lasts: it remembers that this person has answered");
-      const part = await outbox.part(this.#place);
-      if (!part.answer) {
-        const { nextVisit } = await studying(), entry = `study ${stage.question.study}`;
-        if ((await ledger?.entries())?.some(({ purpose }) => purpose === entry)) return null;
-        const remember = (more) => outbox.part(this.#place, more), allowance = () => this.#allowance();
+      const { address, name } = this.#options, answer = `study ${stage.question.study}`;
+      const part = await outbox.part(answer, `${address}/${name}`);
+      if (!part.isAnswered) {
+        const { nextVisit } = await studying();
+        if ((await ledger?.entries())?.some(({ purpose }) => purpose === answer)) return null;
+        const remember = (more) => outbox.part(answer, `${address}/${name}`, more), allowance = () => this.#allowance();
         const again = await nextVisit(this.campaign, part, { remember, allowance });
         if (again !== undefined) return again;
-        await this.#put(Array.from({ length: mechanism.messages }, () => stage.question.message(value)), entry, true);
+        await this.#put(Array.from({ length: mechanism.messages }, () => stage.question.message(value)), answer, true);
       }
       await this.#deliver();
       return null;
@@ -1274,9 +1275,9 @@ export class Client {
 
   /** Keep the uploads of messages that were never sent before. */
   async #put(messages, answer, isOnly) {
-    const { outbox, ledger, token } = this.#options, { name, digest, mechanism, senders, stage } = this.campaign;
-    const shared = { campaign: this.#place, answer, needsLedger: Boolean(ledger) };
-    if (stage) Object.assign(shared, { name, digest, epsilon: mechanism.bundleEpsilon });
+    const { outbox, ledger, token } = this.#options, { name, digest, mechanism, senders } = this.campaign;
+    const target = { name, digest, epsilon: mechanism.bundleEpsilon };
+    const shared = { campaign: this.#place, answer, needsLedger: Boolean(ledger), ...target };
     if (senders === "single-use") shared.token = token;
     const bodies = await this.#bodies(messages);
     const uploads = bodies.map(([body, messages]) => ({ ...shared, key: randomKey(), messages, body: hex(body) }));
@@ -1344,7 +1345,7 @@ export class Client {
     const uploads = await outbox.waiting(this.#place), total = countOf(uploads), refusals = [];
     let sent = 0, paid;
     for (const [number, upload] of uploads.entries()) {
-      if (upload.answer !== paid) await this.#pay(upload);
+      if (upload.answer !== paid && !(await this.#pay(upload))) continue;
       paid = upload.answer;
       try {
         await this.#upload(upload);
@@ -1375,18 +1376,23 @@ export class Client {
     return error;
   }
 
-  /** Charge the ledger for an answer unless that was done. */
-  async #pay({ answer, needsLedger, epsilon = this.campaign.mechanism.bundleEpsilon }) {
+  /** Charge the ledger for an answer unless that was done; false if it was for another answer to the same study. */
+  async #pay({ answer, needsLedger, epsilon }) {
     const { ledger, outbox } = this.#options;
-    if (!needsLedger) return;
+    if (!needsLedger) return true;
     if (!ledger) fail("argument", "ledger must be given: it pays for what waits in the outbox");
+    await outbox.beginPayment(answer);
     try {
       await ledger.spend(epsilon, answer);
     } catch (error) {
-      if (error.reason === "spent") return;
-      if (error.reason === "exhausted") await outbox.drop(answer);
-      throw error;
+      const isShared = (upload) => upload.answer === answer && upload.payers > 1;
+      // By a page with the same outbox, which may have been closed since?
+      if (error.reason === "spent" && (await outbox.waiting(this.#place)).some(isShared)) return true;
+      if (error.reason) await outbox.drop(answer);
+      if (error.reason !== "spent") throw error;
+      return false;
     }
+    return true;
   }
 
   async #upload({ key, messages, body, name, digest, token = this.#options.token }) {
@@ -1395,10 +1401,10 @@ export class Client {
       "Content-Type": "application/octet-stream",
       "Idempotency-Key": key,
       "SSTQ-Count": String(count),
-      "SSTQ-Digest": digest ?? this.campaign.digest,
+      "SSTQ-Digest": digest,
       ...(token === undefined ? {} : { Authorization: `Bearer ${token}` }),
     };
-    const url = this.#messagesOf(name ?? this.campaign.name);
+    const url = this.#messagesOf(name);
     const answer = await ask(this.#options, url, { method: "POST", headers, body: fromHex(body) });
     if (decode(answer.content) !== `{"count":${count}}`)
       fail("unreachable", `${new URL(url).host} sent the receipt of another upload`);
@@ -1540,20 +1546,27 @@ export class Outbox {
 
   /** Keep uploads: those of an only answer unless there is one already, which this remembers. */
   async put(uploads, isOnly = false) {
-    const [{ campaign, answer }] = uploads;
+    const [{ answer }] = uploads;
     await this.#change(({ uploads: all, studies }) => {
-      const part = studies[campaign];
-      if (isOnly && part?.answer) return undefined;
-      return { uploads: [...all, ...uploads], studies: isOnly ? { ...studies, [campaign]: { ...part, answer } } : studies };
+      const part = studies[answer];
+      if (isOnly && part?.isAnswered) return undefined;
+      const marked = isOnly ? { ...studies, [answer]: { ...part, isAnswered: true } } : studies;
+      return { uploads: [...all, ...uploads], studies: marked };
     });
   }
 
-  /** What is remembered of a study: the stage that was seen, the turn that was drawn, and the answer. */
-  async part(campaign, more) {
+  /**
+   * What is remembered of a study, by the name of the answer to it: the links that led to it, none of which leads to
+   * another one, the stage that was seen, the turn that was drawn, and whether it is answered.
+   */
+  async part(answer, link, more) {
     let part;
     await this.#change(({ studies }) => {
-      part = { ...studies[campaign], ...more };
-      return more && { studies: { ...studies, [campaign]: part } };
+      const led = Object.keys(studies).find((other) => studies[other].links.includes(link)), known = studies[answer];
+      if (led !== undefined && led !== answer) fail("campaign", `${link} leads to another study now; nothing was sent`);
+      const links = led ? known.links : [...(known?.links ?? []), link];
+      part = { ...known, links, ...more };
+      return { studies: { ...studies, [answer]: part } };
     });
     return part;
   }
@@ -1568,12 +1581,17 @@ export class Outbox {
     await this.#change(({ uploads }) => ({ uploads: uploads.filter((upload) => upload.key !== key) }));
   }
 
+  /** Note that a page is about to charge a ledger for an answer. */
+  async beginPayment(answer) {
+    const begun = (upload) => (upload.answer === answer ? { ...upload, payers: (upload.payers ?? 0) + 1 } : upload);
+    await this.#change(({ uploads }) => ({ uploads: uploads.map(begun) }));
+  }
+
   /** Forget an answer that was not paid for. */
   async drop(answer) {
-    const without = ([place, part]) => [place, part.answer === answer ? { ...part, answer: null } : part];
     await this.#change(({ uploads, studies }) => ({
       uploads: uploads.filter((upload) => upload.answer !== answer),
-      studies: Object.fromEntries(Object.entries(studies).map(without)),
+      studies: answer in studies ? { ...studies, [answer]: { ...studies[answer], isAnswered: false } } : studies,
     }));
   }
 

@@ -12,6 +12,7 @@ pytest.importorskip("fastapi")
 from sstq.accounting import BudgetExhausted, Ledger
 from sstq.client import Client, DeliveryError
 from sstq.client.campaigns import Campaign, read_document
+from sstq.client.outbox import Outbox, Part
 from sstq.client.signing import SigningKey
 from sstq.studies import Words
 from tests.patience import PATIENCE
@@ -259,7 +260,8 @@ def test_stages_of_another_study_or_time_are_refused(service, tmp_path):
     # A stage that was there before is not there again.
     publish(service, mine[1])
     known = person(service, "drinks", tmp_path)
-    known.outbox.remember(known.outbox.remembered()._replace(stage=2))
+    answer = known.campaign.question.purpose
+    known.outbox.remember(f"{service.url}/v1/campaigns/drinks", Part(answer, stage=2))
     publish(service, mine[0])
     with pytest.raises(
         ValueError, match="stage 1 of drinks is over: 2 was there before"
@@ -310,6 +312,77 @@ def test_whoever_says_that_a_stage_is_closed_gets_no_second_message(service, tmp
         publish(service, terms)
         assert person(service, "drinks", tmp_path).take_part("tea") is None
     assert len(service.uploads) == 1
+
+
+def test_a_study_is_answered_once_whoever_signs_it_and_wherever_it_is(
+    service, tmp_path
+):
+    """After a restart a collector showed the same study with another key or name, or another study at its address."""
+    study = words()
+    [mine] = documents(study, "drinks", 1)
+    renamed = mine["stage"] | {"study": "meals"}
+    stages = {"drinks": mine, "meals": mine | {"name": "meals--1", "stage": renamed}}
+    for room in ((410, {"Retry-After": "5"}), (200, {})):
+        service.room = room
+        for name, stage in stages.items():
+            publish(service, stage)
+            again = person(service, name, tmp_path).take_part("tea")
+            assert (again is None) == (room[0] == 200)
+    service.key = SigningKey.generate()
+    publish(service, mine)
+    assert person(service, "drinks", tmp_path).take_part("tea") is None
+    # Two links lead to this study now, and neither to another one.
+    for name in ("drinks", "meals"):
+        publish(service, documents(words(), name, 1)[0])
+        with pytest.raises(ValueError, match=f"{name} is another study now; nothing"):
+            person(service, name, tmp_path).take_part("tea")
+    assert len(service.uploads) == 1
+
+
+def test_a_device_draws_its_period_once_whatever_the_address(
+    service, tmp_path, monkeypatch
+):
+    """Drawn again at every address, it would answer sooner than in a random period."""
+    study = panel()
+    [mine] = documents(study, "year", 1)
+    forever = {"closes": "9999-12-31T00:00:00Z"}
+    drawn = iter([2])
+    monkeypatch.setattr("sstq.client.sending.draw_turn", lambda _: next(drawn))
+    for name in ("year", "again"):
+        stage = mine["stage"] | {"study": name, "people": None, "hours": 48.0}
+        publish(service, mine | {"name": f"{name}--1", "stage": stage} | forever)
+        client = person(service, name, tmp_path)
+        assert client.take_part(1) == client.campaign.closes
+    # A period after all dates never comes.
+    drawn = iter([3])
+    assert person(service, "again", tmp_path, "late").take_part(1) is None
+    assert not service.uploads
+
+
+def test_two_outboxes_with_one_ledger_send_one_answer(service, tmp_path, monkeypatch):
+    """The first was killed before it paid, and the second paid and answered: the ledger had one entry for both."""
+    publish(service, documents(words(), "drinks", 1)[0])
+    ledger = Ledger(tmp_path / "me.ledger", 20.0)
+
+    def mine(who):
+        outbox = tmp_path / f"{who}.outbox"
+        return person(service, "drinks", tmp_path, ledger=ledger, outbox=outbox)
+
+    with monkeypatch.context() as killed:
+        killed.setattr(Outbox, "begin_payment", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            mine("first").take_part("tea")
+    assert mine("second").take_part("tea") is None
+    for _ in range(2):
+        assert mine("first").take_part("tea") is None
+    assert (len(service.uploads), len(ledger.entries)) == (1, 1)
+
+
+def test_a_wait_that_is_no_time_is_none(service, tmp_path):
+    publish(service, documents(words(), "drinks", 1)[0])
+    service.room = (410, {"Retry-After": "9" * 400})
+    assert person(service, "drinks", tmp_path).take_part("tea") is None
+    assert not service.uploads
 
 
 def cheaper_stage(first):

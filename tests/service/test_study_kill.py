@@ -63,9 +63,9 @@ class Crowd:
             sent = []
             keep = client.outbox.put
 
-            def kept(answer, uploads, *names, sent=sent, keep=keep, **more):
+            def kept(answer, target, uploads, sent=sent, keep=keep, **more):
                 sent += uploads
-                keep(answer, sent, *names, **more)
+                keep(answer, target, sent, **more)
 
             client.outbox.put = kept
             try:

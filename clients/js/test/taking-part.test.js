@@ -142,7 +142,7 @@ test("a device draws its period once, comes again when it begins, and answers in
 test("who was away in the drawn period answers later if the panel says so", async () => {
   for (const late of ["skip", "answer"]) {
     const outbox = new Outbox(new Kept());
-    await outbox.part(`steps ${publicKey} ${panel.study}`, { stage: 1, turn: 2 });
+    await outbox.part(`study ${panel.study}`, "", { stage: 1, turn: 2 });
     await withCollector(async (url, requests) => {
       assert.equal(await visit(url, visitor({ outbox }), 1), null);
       assert.equal(posted(requests).length, Number(late === "answer"));
@@ -192,7 +192,7 @@ test("a stage that is swapped, lowered, of another study or of another key is re
     }, { document });
   }
   const outbox = new Outbox(new Kept()), closed = { status: 410, content: "{}", headers: { "Retry-After": "5" } };
-  await outbox.part(`steps ${publicKey} ${words.study}`, { stage: 2 });
+  await outbox.part(`study ${words.study}`, "", { stage: 2 });
   await withCollector((url) => failing(visit(url, visitor({ outbox }), "tea"), /2 was seen before/), { document: await stageOf(words) });
   let document = await stageOf(words);
   await withCollector(async (url) => {
@@ -201,6 +201,51 @@ test("a stage that is swapped, lowered, of another study or of another key is re
     document = await stageOf(words, 2, { keys: ["ab".repeat(32)] });
     await failing(client.takePart("tea"), /another key/, "signature");
   }, { document: () => document, allowance: closed });
+});
+
+test("a study is answered once, whoever signs it and wherever it is, and a link leads to one study", async () => {
+  const outbox = new Outbox(new Kept()), other = { ...words, study: "0a".repeat(16) };
+  let document = await stageOf(words);
+  await withCollector(async (url, requests) => {
+    assert.equal(await visit(url, visitor({ outbox }), "coffee"), null);
+    await outbox.part(`study ${words.study}`, "https://elsewhere.example/steps");
+    document = await stageOf(words, 2);
+    assert.equal(await visit(url, visitor({ outbox }), "coffee"), null);
+    document = await stageOf(other);
+    await failing(visit(url, visitor({ outbox }), "coffee"), /leads to another study now; nothing was sent/, "campaign");
+    assert.equal(posted(requests).length, 1);
+    const part = await outbox.part(`study ${words.study}`, url);
+    assert.deepEqual([part.isAnswered, part.links.length], [true, 2]);
+  }, { document: () => document });
+});
+
+test("an answer is not sent if its ledger has paid for another one, which another outbox had", async () => {
+  const place = join(await mkdtemp(join(tmpdir(), "sstq-")), "me.ledger"), ledger = await Ledger.open(place, { epsilon: 20 });
+  const [first, second] = [0, 1].map(() => visitor({ ledger }));
+  await withCollector(async (url, requests) => {
+    first.outbox.beginPayment = () => Promise.reject(new Error("the page was closed"));
+    await failing(visit(url, first, "coffee"), /page was closed/);
+    delete first.outbox.beginPayment;
+    assert.equal(await visit(url, second, "coffee"), null);
+    for (let i = 0; i < 2; i++) assert.equal(await visit(url, first, "coffee"), null);
+    assert.equal(posted(requests).length, 1);
+    assert.equal((await ledger.entries()).length, 1);
+  }, { document: await stageOf(words) });
+});
+
+test("an answer that was paid for before the page was closed is sent", async () => {
+  const place = join(await mkdtemp(join(tmpdir(), "sstq-")), "me.ledger"), ledger = await Ledger.open(place, { epsilon: 20 });
+  const options = visitor({ ledger }), { spend } = ledger;
+  await withCollector(async (url, requests) => {
+    ledger.spend = async (...charge) => {
+      await spend.apply(ledger, charge);
+      throw new Error("the page was closed");
+    };
+    await failing(visit(url, options, "coffee"), /page was closed/);
+    delete ledger.spend;
+    assert.equal(await visit(url, options, "tea"), null);
+    assert.equal(posted(requests).length, 1);
+  }, { document: await stageOf(words) });
 });
 
 test("a price above the person's is refused, and what the ledger cannot pay is not sent", async () => {
@@ -263,9 +308,10 @@ test("a stage behind a shuffler is a crowd: one sealed answer to the shuffler, a
 
 test("of two pages that answer at once one answer is kept", async () => {
   const outbox = new Outbox(new Kept());
-  await Promise.all(["first", "second"].map((answer) => outbox.put([{ campaign: "c", answer, key: answer }], true)));
-  assert.equal((await outbox.waiting("c")).length, 1);
-  assert.equal((await outbox.part("c")).answer, "first");
+  await outbox.part("only", "");
+  await Promise.all(["first", "second"].map((key) => outbox.put([{ campaign: "c", answer: "only", key }], true)));
+  assert.deepEqual((await outbox.waiting("c")).map(({ key }) => key), ["first"]);
+  assert.equal((await outbox.part("only", "")).isAnswered, true);
   // Uploads that are no only answer are all kept.
   await outbox.put([{ campaign: "c", answer: "third", key: "third" }]);
   assert.equal((await outbox.waiting("c")).length, 2);

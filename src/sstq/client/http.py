@@ -7,6 +7,7 @@ import http.client
 import io
 import json
 import os
+import re
 import ssl
 import urllib.error
 import urllib.request
@@ -118,7 +119,7 @@ def _refusal(server: str, error: urllib.error.HTTPError) -> RequestError:
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
         detail = str(error.reason)
     wait = error.headers.get("Retry-After", "")
-    seconds = float(wait) if wait.isascii() and wait.isdigit() else 0.0
+    seconds = float(wait) if re.fullmatch("[0-9]{1,6}", wait) else 0.0
     return RequestError(
         f"{server} refused the request ({error.code}): {detail}", error.code, seconds
     )

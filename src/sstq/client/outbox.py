@@ -15,6 +15,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +33,10 @@ CREATE TABLE IF NOT EXISTS uploads (
     count INTEGER NOT NULL,
     body BLOB NOT NULL,
     token TEXT,
-    ledger INTEGER NOT NULL
+    payment INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    price REAL NOT NULL
 );
 CREATE INDEX IF NOT EXISTS by_campaign ON uploads (campaign, number);
 CREATE TABLE IF NOT EXISTS names (
@@ -41,20 +45,15 @@ CREATE TABLE IF NOT EXISTS names (
     hash TEXT NOT NULL,
     sent INTEGER NOT NULL DEFAULT 0
 );
-CREATE TABLE IF NOT EXISTS targets (
-    answer TEXT PRIMARY KEY,
-    name TEXT NOT NULL,
-    digest TEXT NOT NULL,
-    price REAL NOT NULL
-);
 CREATE TABLE IF NOT EXISTS studies (
-    campaign TEXT PRIMARY KEY,
+    link TEXT PRIMARY KEY,
+    answer TEXT NOT NULL,
     stage INTEGER NOT NULL,
     turn INTEGER,
-    digest TEXT
+    answered INTEGER NOT NULL
 );
 """
-_VERSION = 1
+_VERSION = 2
 
 
 class Upload(NamedTuple):
@@ -74,28 +73,38 @@ class Target(NamedTuple):
     price: float
 
 
+class Payment(IntEnum):
+    """Whether a ledger pays for an answer, and whether a process has begun to charge it."""
+
+    NONE = 0
+    DUE = 1
+    BEGUN = 2
+
+
 class Waiting(NamedTuple):
-    """An upload that waits: its place in the outbox, its answer, whether a ledger pays for that, and what it is for."""
+    """An upload that waits: its place in the outbox, its answer, how far that is paid, and what it is for."""
 
     number: int
     answer: str
-    needs_ledger: bool
+    payment: Payment
     upload: Upload
-    target: Target | None = None
+    target: Target
 
 
 class Part(NamedTuple):
     """What a device remembers of a study.
 
     Attributes:
+        answer: the name of the answer to it, the same at every address and for every key of a collector.
         stage: the number of the newest stage that it has seen or, once it has answered, of that which it answered.
         turn: the period in which it answers, if that was drawn.
-        digest: of the mechanism of its answer; None until it has answered. It never answers again.
+        answered: whether it has answered. It never answers again.
     """
 
+    answer: str
     stage: int = 0
     turn: int | None = None
-    digest: str | None = None
+    answered: bool = False
 
 
 class Outbox:
@@ -107,7 +116,8 @@ class Outbox:
 
     Examples:
         >>> outbox = Outbox("steps")
-        >>> outbox.put("answer 1", [Upload("00" * 16, 1, b"message")], ["week 12"], needs_ledger=False)
+        >>> target = Target("steps", "00" * 32, 2.0)
+        >>> outbox.put("answer 1", target, [Upload("00" * 16, 1, b"message")], ["week 12"], needs_ledger=False)
         >>> [waiting] = outbox.waiting()
         >>> waiting.upload.body
         b'message'
@@ -172,33 +182,34 @@ class Outbox:
     def put(
         self,
         answer: str,
+        target: Target,
         uploads: Iterable[Upload],
-        names: Iterable[str],
+        names: Iterable[str] = (),
         *,
         needs_ledger: bool,
-        part: Part | None = None,
-        target: Target | None = None,
+        taken: tuple[str, Part] | None = None,
     ) -> None:
         """Keep an answer; when this returns, it lasts.
 
         Args:
             answer: a name of its own; its expense in the ledger has the same.
+            target: what it is for: the next stage of a study may ask something else, at another price.
             uploads: its uploads, in the order to send them.
             names: what it was made of, such as hashes of files.
             needs_ledger: whether a ledger pays for it, so that no client without one may send it.
-            part: what to remember of the study that it answers.
-            target: what it is for: the next stage of a study may ask something else, at another price.
+            taken: what to remember of the study that it answers, with its link.
         """
+        payment = Payment.DUE if needs_ledger else Payment.NONE
         with self._database:
-            if part is not None:
-                self._remember(part)
-            if target is not None:
-                self._database.execute(
-                    "INSERT INTO targets VALUES (?, ?, ?, ?)", (answer, *target)
-                )
+            if taken is not None:
+                self._remember(*taken)
             self._database.executemany(
-                "INSERT INTO uploads (campaign, answer, ledger, key, count, body, token) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                ((self._campaign, answer, needs_ledger, *upload) for upload in uploads),
+                "INSERT INTO uploads (campaign, answer, payment, name, digest, price, key, count, body, token) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    (self._campaign, answer, payment, *target, *upload)
+                    for upload in uploads
+                ),
             )
             self._database.executemany(
                 "INSERT INTO names (campaign, answer, hash) VALUES (?, ?, ?)",
@@ -209,15 +220,21 @@ class Outbox:
         """Iterate over the uploads that wait, oldest first; they may be finished meanwhile."""
         number = 0
         query = (
-            "SELECT number, answer, ledger, name, digest, price, key, count, body, token "
-            "FROM uploads LEFT JOIN targets USING (answer) "
-            "WHERE campaign = ? AND number > ? ORDER BY number LIMIT 1"
+            "SELECT number, answer, payment, name, digest, price, key, count, body, token "
+            "FROM uploads WHERE campaign = ? AND number > ? ORDER BY number LIMIT 1"
         )
         while row := self._database.execute(query, (self._campaign, number)).fetchone():
-            number, answer, needs_ledger, *rest = row
-            # Outboxes of earlier versions do not tell.
-            target = None if rest[0] is None else Target(*rest[:3])
-            yield Waiting(number, answer, bool(needs_ledger), Upload(*rest[3:]), target)
+            number, answer, payment, *rest = row
+            target = Target(*rest[:3])
+            yield Waiting(number, answer, Payment(payment), Upload(*rest[3:]), target)
+
+    def begin_payment(self, answer: str) -> None:
+        """Note that a ledger is charged for an answer from now on."""
+        with self._database:
+            self._database.execute(
+                "UPDATE uploads SET payment = ? WHERE answer = ?",
+                (Payment.BEGUN, answer),
+            )
 
     def messages(self) -> int:
         """Return how many messages wait."""
@@ -235,36 +252,43 @@ class Outbox:
                 self._database.execute(
                     "UPDATE names SET sent = 1 WHERE answer = ?", (waiting.answer,)
                 )
-            left = "SELECT * FROM uploads WHERE answer = ?"
-            for over in ("names WHERE sent = 0 AND", "targets WHERE"):
-                self._database.execute(
-                    f"DELETE FROM {over} answer = ? AND NOT EXISTS ({left})",  # noqa: S608
-                    (waiting.answer, waiting.answer),
-                )
+            self._database.execute(
+                "DELETE FROM names WHERE sent = 0 AND answer = ? "
+                "AND NOT EXISTS (SELECT * FROM uploads WHERE answer = names.answer)",
+                (waiting.answer,),
+            )
 
-    def remembered(self) -> Part:
-        """Return what is known of the study that this outbox is for."""
-        query = "SELECT stage, turn, digest FROM studies WHERE campaign = ?"
-        row = self._database.execute(query, (self._campaign,)).fetchone()
-        return Part() if row is None else Part(*row)
+    def study_of(self, link: str) -> str | None:
+        """Return the answer to the study that a link led to, if any."""
+        query = "SELECT answer FROM studies WHERE link = ?"
+        row = self._database.execute(query, (link,)).fetchone()
+        return None if row is None else str(row[0])
 
-    def remember(self, part: Part) -> None:
-        """Keep what is known of the study; when this returns, it lasts."""
+    def remembered(self, answer: str) -> Part:
+        """Return what is known of the study with this answer, whichever links led to it."""
+        query = (
+            "SELECT MAX(stage), MAX(turn), MAX(answered) FROM studies WHERE answer = ?"
+        )
+        stage, turn, answered = self._database.execute(query, (answer,)).fetchone()
+        return Part(answer, stage or 0, turn, bool(answered))
+
+    def remember(self, link: str, part: Part) -> None:
+        """Keep what is known of the study at a link; when this returns, it lasts."""
         with self._database:
-            self._remember(part)
+            self._remember(link, part)
 
-    def _remember(self, part: Part) -> None:
+    def _remember(self, link: str, part: Part) -> None:
         self._database.execute(
-            "REPLACE INTO studies VALUES (?, ?, ?, ?)", (self._campaign, *part)
+            "REPLACE INTO studies VALUES (?, ?, ?, ?, ?)", (link, *part)
         )
 
     def drop(self, answer: str) -> None:
         """Remove an answer that was not paid for."""
         with self._database:
             self._database.execute(
-                "UPDATE studies SET digest = NULL WHERE campaign = ?", (self._campaign,)
+                "UPDATE studies SET answered = FALSE WHERE answer = ?", (answer,)
             )
-            for table in ("uploads", "names", "targets"):
+            for table in ("uploads", "names"):
                 self._database.execute(
                     f"DELETE FROM {table} WHERE answer = ?",  # noqa: S608
                     (answer,),

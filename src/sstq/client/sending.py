@@ -30,7 +30,7 @@ from sstq.client.campaigns import (
     read_document,
 )
 from sstq.client.http import Answer, RequestError, request
-from sstq.client.outbox import Outbox, Part, Target, Upload, Waiting
+from sstq.client.outbox import Outbox, Part, Payment, Target, Upload, Waiting
 from sstq.client.sealing import payloads, seal_person
 from sstq.client.signing import SHUFFLER_PREFIX, signer, verify
 from sstq.client.targets import read_target
@@ -139,11 +139,12 @@ class Client:
         if outbox is None and ledger is not None:
             outbox = ledger.path.with_name(f"{ledger.path.name}.outbox")
         # Campaigns of one name at two collectors are two, and all stages of a study are one.
-        own = f"{self.campaign.name} {self.key} {self.campaign.digest}"
-        if self.campaign.stage is not None:
-            question = self.campaign.question
-            own = f"{self.campaign.stage.study} {self.key} {question.study}"
-        self.outbox = Outbox(own, outbox)
+        what = (
+            self.campaign.digest
+            if self.campaign.stage is None
+            else self.campaign.question.purpose
+        )
+        self.outbox = Outbox(f"{target.name} {self.key} {what}", outbox)
 
     def _fetch(self) -> None:
         """Fetch and check the campaign, or the open stage of a study; ValueError if its terms are not allowed."""
@@ -346,7 +347,6 @@ class Client:
             DeliveryError: the message was not acknowledged. It waits in the outbox, or was refused for good.
             ValueError: nothing was spent or sent.
         """
-        study = self.campaign.question.study
         if self.outbox.path is None:
             raise ArgumentError(
                 "outbox",
@@ -354,25 +354,22 @@ class Client:
             )
         self._fetch()
         stage = self.campaign.staged
-        if self.campaign.question.study != study:
-            raise _refusal(f"{stage.study} is another study now")
+        answer = self.campaign.question.purpose
         with self.outbox.locked():
-            known = self.outbox.remembered()
-            if known.digest is not None:
+            if self.outbox.study_of(self._url) not in (None, answer):
+                raise _refusal(f"{stage.study} is another study now")
+            known = self.outbox.remembered(answer)
+            self.outbox.remember(self._url, known)
+            if known.answered:
                 self._deliver(lambda _: None)
-            elif not self._is_charged():
+            elif not self._is_charged(answer):
                 return self._answer(stage, known, value)
             _LOG.info("you have answered %s", stage.study)
             return None
 
-    @property
-    def _entry(self) -> str:
-        """What the ledger calls the answer to the study."""
-        return self.campaign.question.purpose
-
-    def _is_charged(self) -> bool:
+    def _is_charged(self, answer: str) -> bool:
         return self._ledger is not None and any(
-            entry.round_id == self._entry for entry in self._ledger.entries
+            entry.round_id == answer for entry in self._ledger.entries
         )
 
     def _answer(self, stage: Stage, known: Part, value: Any) -> datetime | None:
@@ -398,19 +395,16 @@ class Client:
         turn = known.turn
         if isinstance(question, PeriodQuestion):
             turn = turn or draw_turn(question.to_json())
-        known = Part(stage.number, turn)
-        self.outbox.remember(known)
+        known = known._replace(stage=stage.number, turn=turn)
+        self.outbox.remember(self._url, known)
         if turn is not None and not is_turn(question.to_json(), turn):
             return self._beginning(stage, turn)
-        uploads = self._uploads(question.encode_each([value]))
-        part = known._replace(digest=self.campaign.digest)
         self.outbox.put(
-            self._entry,
-            uploads,
-            (),
+            known.answer,
+            self._asked,
+            self._uploads(question.encode_each([value])),
             needs_ledger=self._ledger is not None,
-            part=part,
-            target=self._asked,
+            taken=(self._url, known._replace(answered=True)),
         )
         self._deliver(lambda _: None)
         return None
@@ -421,7 +415,10 @@ class Client:
         closes = self.campaign.closes
         if closes is None or stage.hours is None or periods < 0:
             return None
-        return closes + timedelta(hours=periods * stage.hours)
+        try:
+            return closes + timedelta(hours=periods * stage.hours)
+        except OverflowError:  # after the year 9999
+            return None
 
     def send_messages(
         self,
@@ -463,10 +460,10 @@ class Client:
             name = f"{self.campaign.name} {secrets.token_hex(16)}"
             self.outbox.put(
                 name,
+                self._asked,
                 uploads,
                 names,
                 needs_ledger=self._ledger is not None,
-                target=self._asked,
             )
             return self._deliver(progress)
 
@@ -498,12 +495,11 @@ class Client:
         refusals: list[str] = []
         price = self._price
         for waiting in self.outbox.waiting():
-            target = waiting.target or self._asked
-            price = target.price
-            if waiting.answer != paid:
-                self._pay(waiting, price)
-                paid = waiting.answer
-            refusal = self._refusal_of(waiting.upload, target, sent, total)
+            price = waiting.target.price
+            if waiting.answer != paid and not self._pay(waiting):
+                continue
+            paid = waiting.answer
+            refusal = self._refusal_of(waiting.upload, waiting.target, sent, total)
             self.outbox.finish(waiting, acknowledged=refusal is None)
             if refusal is None:
                 sent += waiting.upload.messages
@@ -518,22 +514,32 @@ class Client:
             )
         return sent
 
-    def _pay(self, waiting: Waiting, price: float) -> None:
-        """Charge the ledger for an answer, unless that was done; an answer that it does not pay for is dropped."""
-        if not waiting.needs_ledger:
-            return
+    def _pay(self, waiting: Waiting) -> bool:
+        """Charge the ledger for an answer, unless that was done; one that it does not pay for is dropped.
+
+        Returns False if it was charged for another answer to the same study, which a client with another outbox sent.
+        """
+        if waiting.payment is Payment.NONE:
+            return True
         if self._ledger is None:
             raise ArgumentError(
                 "ledger",
                 f"must be given: the ledger pays for what waits in {self.outbox}",
             )
+        if waiting.payment is Payment.DUE:
+            self.outbox.begin_payment(waiting.answer)
         try:
-            self._ledger.spend(price, waiting.answer)
+            self._ledger.spend(waiting.target.price, waiting.answer)
         except RoundAlreadySpent:
-            pass
+            # A process that had begun to pay for it was killed after the charge.
+            if waiting.payment is Payment.BEGUN:
+                return True
+            self.outbox.drop(waiting.answer)
+            return False
         except BudgetExhausted:
             self.outbox.drop(waiting.answer)
             raise
+        return True
 
     def _refusal_of(
         self, upload: Upload, target: Target, sent: int, total: int
