@@ -470,7 +470,7 @@ def test_who_has_another_key_than_the_shuffler_that_the_campaign_names_gets_noth
         assert not imposter.caught
 
 
-def publish_stage(evil, name, number, closes=LATER):
+def publish_stage(evil, name, number, closes=LATER, hours=None):
     """A stage for three people, who are a crowd."""
     collector, shuffler = evil
     study = Words(epsilon=6.0, longest=5)
@@ -482,7 +482,7 @@ def publish_stage(evil, name, number, closes=LATER):
         closes=closes,
         senders="single-use",
         shuffling=Shuffling(shuffler.url, threshold=3, **shuffler.keys),
-        stage=Stage(name, number, "letters 1 to 3", question, people=3),
+        stage=Stage(name, number, "letters 1 to 3", question, people=3, hours=hours),
     )
     collector.documents[name] = campaign.document(
         [collector.key.public], [collector.seal.public]
@@ -529,4 +529,29 @@ def test_a_later_stage_makes_no_new_crowd(evil, tmp_path):
     publish_stage(evil, "rotating", 2)
     for token in tokens[1:]:
         take_part(token)
+    until(lambda: stage() == 2)
+
+
+def test_a_stage_is_not_shorter_than_its_study_says(evil):
+    """The collector began a stage of a day right before a victim, which ended right after them."""
+    _, shuffler = evil
+    now = datetime.now(UTC).replace(microsecond=0)
+    publish_stage(evil, "short", 1, closes=now - timedelta(seconds=1), hours=24.0)
+
+    def stage():
+        document = shuffler.http.get("/v1/campaigns/short").content
+        return read_document(document).campaign.stage.number
+
+    assert stage() == 1
+    publish_stage(evil, "short", 2, closes=now + timedelta(minutes=1), hours=24.0)
+    seen_by_shuffler(evil, "short")
+    assert (stage(), shuffler.status("short")["refused_change"]) == (
+        1,
+        "the collector gave the stage less than a quarter of its hours",
+    )
+    # Fewer hours are no way around it.
+    publish_stage(evil, "short", 2, closes=now + timedelta(minutes=1), hours=0.02)
+    seen_by_shuffler(evil, "short")
+    assert "hours from 24 to 0.02" in shuffler.status("short")["refused_change"]
+    publish_stage(evil, "short", 2, closes=now + timedelta(hours=12), hours=24.0)
     until(lambda: stage() == 2)

@@ -1,5 +1,8 @@
 """Studies behind a shuffler: a stage is a crowd, and neither side repeats, swaps or reopens one."""
 
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -207,3 +210,21 @@ def test_the_shuffler_follows_a_study_and_refuses_what_is_not_next(both):
     # The same stage with another end.
     later = changed(1, closes="2100-01-01T00:00:01Z")
     assert "closes" in rules.forbidden_change(known, later)
+    # A stage without hours ends with its people, and with nothing sooner.
+    assert "closes" in rules.forbidden_change(
+        known, changed(closes="2099-01-01T00:00:00Z")
+    )
+
+
+@pytest.mark.parametrize(
+    ("left", "refused"), [(6.0, False), (5.9, True), (0.0, True), (-1.0, True)]
+)
+def test_a_quarter_of_a_stage_is_left_when_the_shuffler_follows(left, refused):
+    """Its collector would choose who is in the crowd."""
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    closes = now + timedelta(hours=left)
+    staged = SimpleNamespace(hours=24.0)
+    rules = Shuffler.__new__(Shuffler)
+    rules.clock = SimpleNamespace(now=lambda: now)
+    stage = SimpleNamespace(staged=staged, closes=closes)
+    assert rules.is_almost_over(stage) is refused

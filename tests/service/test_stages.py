@@ -11,7 +11,7 @@ import sstq
 
 pytest.importorskip("fastapi")
 
-from sstq.client.campaigns import Stage
+from sstq.client.campaigns import Shuffling, Stage
 from sstq.service import Settings, studies
 from sstq.service import clock as clocks
 from sstq.service.node import ChangedMeanwhile, Collector
@@ -24,6 +24,7 @@ from tests.service.studying import panel, words
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
+SECOND = timedelta(seconds=1)
 SHUFFLING = {
     "url": "https://shuffle.example",
     "key": "11" * 32,
@@ -266,24 +267,28 @@ def test_a_study_runs_once_and_from_its_beginning(collector):
 
 
 @pytest.mark.parametrize(
-    ("closes", "now", "opens"),
+    ("closes", "now", "opens", "shuffling"),
     [
-        (NOON, NOON, NOON),
-        (NOON, NOON + HOUR / 2, NOON),
-        (NOON, NOON + HOUR, NOON + HOUR),
-        (None, NOON + HOUR / 2, NOON + HOUR / 2),
+        (NOON, NOON, NOON, None),
+        (NOON, NOON + HOUR / 2, NOON, None),
+        (NOON, NOON + HOUR, NOON + HOUR, None),
+        (None, NOON + HOUR / 2, NOON + HOUR / 2, None),
+        (NOON, NOON + HOUR / 2 - SECOND, NOON, SHUFFLING),
+        (NOON, NOON + HOUR / 2, NOON + HOUR / 2, SHUFFLING),
     ],
 )
 def test_periods_follow_without_a_gap_unless_a_whole_one_was_missed(
-    monkeypatch, closes, now, opens
+    closes, now, opens, shuffling
 ):
+    """Behind a shuffler half of one."""
     study = panel()
     study.question(10)
     answers = study.asked.encode([1] * 10, np.random.default_rng(1))
     state = study.to_json()
     aggregator = study.asked.mechanism.aggregator().update(answers)
     store = SimpleNamespace(study_state=lambda _: state, state=lambda _: aggregator)
-    head = head_of(people=None, closes=closes)
+    terms = None if shuffling is None else Shuffling(**shuffling)
+    head = head_of(people=None, closes=closes, shuffling=terms)
     campaign = head.campaign
     vars(campaign).update(slots=1, senders="everybody", readers="public")
     found = studies.learn(store, campaign, head.study, now)

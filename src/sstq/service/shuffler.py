@@ -247,6 +247,8 @@ class Shuffler(Node):
             # Who could begin a crowd at any moment would choose who is in it.
             if not self.has_ended(self.entries[known.campaign.name]):
                 return "the collector went on before the stage had ended"
+            if self.is_almost_over(document.campaign):
+                return "the collector gave the stage less than a quarter of its hours"
         for field in sorted({*kept, *wanted}):
             if kept.get(field) != wanted.get(field):
                 change = f"{field} from {kept.get(field)} to {wanted.get(field)}"
@@ -282,6 +284,13 @@ class Shuffler(Node):
         """Whether a campaign closed at least this long ago."""
         closes = entry.campaign.closes
         return closes is not None and self.clock.now() >= closes + time
+
+    def is_almost_over(self, campaign: Campaign) -> bool:
+        """Whether less than a quarter of the hours of a stage is left: few people would be in its crowd."""
+        least = timedelta(hours=(campaign.staged.hours or 0.0) / 4)
+        return (
+            campaign.closes is not None and campaign.closes < self.clock.now() + least
+        )
 
     def has_its_people(self, entry: RunningCampaign) -> bool:
         """Whether this is a stage that as many people sent to as it is for."""
@@ -450,13 +459,14 @@ def _of_campaign(campaign: Campaign) -> dict[str, Any]:
 
 
 def _of_study(campaign: Campaign) -> dict[str, Any]:
-    """What all stages of a study have in common for good."""
+    """What all stages of a study have in common for good; without hours that is their end as well."""
     terms = lasting_terms(campaign)
     stage = campaign.staged
     identity = {
         "study": stage.study,
         "identifier": campaign.question.study,
         "hours": stage.hours,
+        "closes": campaign.closes if stage.hours is None else None,
     }
     return {name: terms.get(name) for name in ("senders", "shuffling")} | identity
 

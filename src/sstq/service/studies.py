@@ -320,10 +320,14 @@ def learn(
 
 
 def _opening(campaign: Campaign, now: datetime) -> datetime:
-    """When the stage after this one opens: periods follow each other without a gap, unless nobody was there."""
+    """When the stage after this one opens: periods follow each other without a gap, unless a whole one was missed.
+
+    Behind a shuffler, which follows only while a quarter of a period is left, that is half of one.
+    """
     closes = campaign.closes or now
-    ends = closes + _lasting(campaign.staged.hours or 0.0)
-    return (closes if closes <= now < ends else now).replace(microsecond=0)
+    share = 1.0 if campaign.shuffling is None else 0.5
+    missed = closes + _lasting(share * (campaign.staged.hours or 0.0))
+    return (closes if closes <= now < missed else now).replace(microsecond=0)
 
 
 def _keep(
