@@ -169,6 +169,7 @@ class Copy:
             **os.environ,
             "PYTHONPATH": f"{self.root / 'src'}{os.pathsep}{self.root}",
             "SSTQ_QUIET": "1",
+            "SSTQ_TEST_PATIENCE": str(PATIENCE * 0.4),
         }
         # What a broken solver writes must not be read by the next.
         environment.pop("SSTQ_TEST_CACHE", None)

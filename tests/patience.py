@@ -1,8 +1,10 @@
 """Waiting for what must happen: a busy machine may take long, and only something that hangs takes `PATIENCE`."""
 
+import os
 import time
 
-PATIENCE = 300.0  # seconds
+# Seconds. A mutant that lets a test wait in vain must be found before its tests are given up.
+PATIENCE = float(os.environ.get("SSTQ_TEST_PATIENCE", "300"))
 
 
 def until(condition):

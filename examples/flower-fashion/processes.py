@@ -81,13 +81,13 @@ def stop(processes: Iterable[Process]) -> None:
     for process, _ in asked:
         process.wait(max(_POLL, deadline - time.monotonic()))
     family = set().union(*(members for _, members in asked))
+    # A SuperExec goes on looking for the SuperNode that has started it and is gone.
+    _signal(filter(_alive, family), signal.SIGTERM)
     while (
         alive := [pid for pid in family if _alive(pid)]
     ) and time.monotonic() < deadline:
         time.sleep(_POLL)
-    for pid in alive:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    _signal(alive, signal.SIGKILL)
 
 
 def heed_signals() -> None:
@@ -135,6 +135,12 @@ def free_ports(count: int) -> list[int]:
     finally:
         for each in sockets:
             each.close()
+
+
+def _signal(processes: Iterable[int], number: signal.Signals) -> None:
+    for pid in processes:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _table() -> dict[int, tuple[int, int, str]]:
