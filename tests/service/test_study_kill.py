@@ -80,16 +80,18 @@ class Crowd:
             self.documents[stage.number].add(client._document)
             for upload in sent:
                 self.acknowledged[stage.number].append((client.campaign, upload))
-            time.sleep(0.02)
+            time.sleep(0.1)
 
 
 def killed_over_a_life(store, start, folder, kills, people):
     """Kill the collector of a new study as often: while a stage asks, and at random moments after it has its people."""
     port = free_port()
     server = start(port)
-    study = Words(epsilon=6.0, longest=40 if kills > 2 else 9)
+    study = Words(epsilon=6.0, longest=40 if kills > 2 else 5)
     begin(server, NAME, study, people, senders="single-use", least=0.01)
-    crowd = Crowd(server, study, folder, people + 16 * AT_ONCE)
+    # Those on their way to a stage that has its people would be missing in the last one.
+    spare = AT_ONCE * len(study.cohort_sizes(people))
+    crowd = Crowd(server, study, folder, people + spare)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         going = [pool.submit(crowd.take_part, n) for n in range(len(crowd.tokens))]
         for _ in range(kills):
