@@ -484,15 +484,16 @@ def test_a_study_without_a_result_says_why(page, server):
 
     as_owner(page)
     page.route("**/v1/campaigns", failing)
-    for width in (1280, 400):
-        page.set_viewport_size({"width": width, "height": 900})
-        for name, (_, state, note, text) in STUDIES.items():
-            page.goto(f"{server.url}/{name}")
-            playwright.expect(page.locator("#state")).to_have_text(state)
-            place = "#alarm" if name == "broken" else "#note"
-            playwright.expect(page.locator(place)).to_have_text(note)
-            playwright.expect(page.locator("#estimate-text")).to_contain_text(text)
-            playwright.expect(page.locator("#stages li")).to_have_count(1)
+    for name, (_, state, note, text) in STUDIES.items():
+        page.set_viewport_size({"width": 400, "height": 900})
+        page.goto(f"{server.url}/{name}")
+        playwright.expect(page.locator("#state")).to_have_text(state)
+        place = "#alarm" if name == "broken" else "#note"
+        playwright.expect(page.locator(place)).to_have_text(note)
+        playwright.expect(page.locator("#estimate-text")).to_contain_text(text)
+        playwright.expect(page.locator("#stages li")).to_have_count(1)
+        for width in (400, 1280):
+            page.set_viewport_size({"width": width, "height": 900})
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
