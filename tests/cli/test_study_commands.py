@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import sstq
+from sstq.studies import Range, Words
 
 from .test_cli import run
 
@@ -202,6 +203,27 @@ def test_wrong_usage(tmp_path):
         "study.json must be the file of a study (sstq study new): the JSON must be of format"
         in run("study", "plan", state, "--people", 9, code=1).stderr
     )
+
+
+@pytest.mark.parametrize(
+    "study",
+    [Words(4.0, longest=3), Range(dim=1, epsilon=4.0), Range(columns=["a"], epsilon=4)],
+)
+def test_the_state_of_a_study_whose_facts_were_changed(study, tmp_path):
+    while study.cohorts_left:
+        study.question(20)
+        study.learn(study.asked.encode_each(["tea"] * 20, 1))
+    file = tmp_path / "study.json"
+    file.write_text(study.to_json())
+    run("study", "result", file)
+    for change in ({"people": None}, {"ends": {"a": 1}, "beyond": 1}):
+        changed = json.loads(study.to_json())
+        changed["learned"][-1] |= change
+        if change.keys() <= study.learned[-1].keys():
+            file.write_text(json.dumps(changed))
+            problem = run("study", "result", file, code=1).stderr
+            assert "must be the file of a study" in problem
+            assert "what it has learned is damaged" in problem
 
 
 def _question(folder):

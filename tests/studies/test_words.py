@@ -401,6 +401,7 @@ def test_the_order_of_calls():
         ({"study": "tea"}, "study must be 32 hexadecimal digits"),
         ({"people": 10.0}, "people must be an integer, got 10.0"),
         ({"learned": None}, "the JSON is not a study"),
+        ({"learned": [{}]}, "the JSON is not a study"),
     ],
 )
 def test_only_its_own_json_is_a_study(changes, problem):

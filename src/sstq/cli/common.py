@@ -164,7 +164,19 @@ def read_study(path: Path) -> "Study":
     from sstq.studies import Study
 
     with check_file(path, "the file of a study (sstq study new)"):
-        return Study.from_json(path.read_text(encoding="utf-8"))
+        study = Study.from_json(path.read_text(encoding="utf-8"))
+        _check_learned(study)
+        return study
+
+
+def _check_learned(study: "Study") -> None:
+    """ValueError if there should be a result, and what was learned gives none: somebody has changed the file."""
+    try:
+        _ = study.result
+    except ValueError:
+        return  # not yet, as the command will say
+    except (TypeError, KeyError, IndexError, AttributeError) as error:
+        raise ValueError(f"what it has learned is damaged: {error!r}") from error
 
 
 def taken_by(name: str) -> "Mapping[str, Parameter]":

@@ -322,6 +322,8 @@ class Study(ABC):
             study._state.identifier = data["study"]
             for facts in data["learned"]:
                 study._keep(facts)
+            # as what was learned last says, or an error
+            _ = study.cohorts_left
             if data["asked"] is not None:
                 study._state.asked = Document.from_dict(data["asked"])
             study._state.people = data["people"]
