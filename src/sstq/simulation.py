@@ -29,11 +29,12 @@ class Simulation:
     Attributes:
         mechanism: the mechanism.
         estimate: the estimated mean, in the units of the vectors.
-        truth: their true mean.
+        truth: their true mean. Values beyond bounds count as they are, though they are encoded as the ends of these.
         error: the norm of the difference; with bounds, in units in which every column is as wide as the others
             (those of the ball, of radius clip).
-        predicted_error: what `expected_mse` says that it is, as a root mean square.
+        predicted_error: what `expected_mse` says that it is, as a root mean square, and how far bounds move the mean.
         bits: the bits per message.
+        note: what you should know, such as which bounds are too narrow; may be empty.
     """
 
     mechanism: Mechanism
@@ -42,6 +43,7 @@ class Simulation:
     error: float
     predicted_error: float
     bits: int
+    note: str = ""
 
     def __repr__(self) -> str:
         kind = f"{self.mechanism.name}, epsilon = {self.mechanism.epsilon:g}, {self.bits} bits per message"
@@ -53,18 +55,17 @@ class Simulation:
             lines.append(f" {name}: {value:.4g} ± {stderr:.2g}, true {true:.4g}")
         if len(self.truth) > _MOST_SHOWN:
             lines.append(f" … {len(self.truth) - _MOST_SHOWN:,} more columns")
-        if self.estimate.note:
-            lines.append(f" note: {self.estimate.note}")
+        if self.note:
+            lines.append(f" note: {self.note}")
         return "\n".join(lines) + ">"
 
     @property
     def clip_note(self) -> str:
         """The clip, if there is one, in brackets."""
-        return (
-            f" (clip = {self.mechanism.clip:g})"
-            if self.mechanism.input.has_clip
-            else ""
-        )
+        if not self.mechanism.input.has_clip:
+            return ""
+        unit = "" if self.mechanism.bounds is None else ", half of every range"
+        return f" (clip = {self.mechanism.clip:g}{unit})"
 
     def rows(self) -> list[tuple[str, float, float, float]]:
         """The name, the estimate, its standard error and the truth of each column."""
@@ -122,7 +123,9 @@ def simulate(
     built = make_mechanism(mechanism, dim=rows.shape[1], **options)
     built.input.vectors_only()
     estimate = built.aggregator().update(built.encode(rows, rng)).mean()
-    return _compared(built, built.input.read(rows), estimate)
+    return _compared(
+        built, built.input.read(rows), built.input.unbounded(rows), estimate
+    )
 
 
 def simulate_people(
@@ -147,14 +150,23 @@ def simulate_people(
     aggregator = mechanism.aggregator()
     for messages in encode_files(mechanism, people, rng):
         aggregator.update(messages)
-    rows = [mechanism.input.read(piece.X, piece.groups) for piece in people.pieces()]
-    return _compared(mechanism, np.concatenate(rows), aggregator.mean())
+    held = mechanism.input
+    pieces = list(people.pieces())
+    rows = [held.read(piece.X, piece.groups) for piece in pieces]
+    unbounded = [held.unbounded(piece.X, piece.groups) for piece in pieces]
+    return _compared(
+        mechanism, np.concatenate(rows), np.concatenate(unbounded), aggregator.mean()
+    )
 
 
-def _compared(mechanism: Mechanism, rows: Rows, estimate: Estimate) -> Simulation:
+def _compared(
+    mechanism: Mechanism, rows: Rows, unbounded: Rows, estimate: Estimate
+) -> Simulation:
     """The estimate of these rows beside the truth; what nobody answered has no error."""
-    mean = mechanism.input.truth(rows).mean(axis=0)
-    truth = mechanism.input.outward(mean)
+    held = mechanism.input
+    mean = held.truth(unbounded).mean(axis=0)
+    moved = held.truth(rows).mean(axis=0)
+    truth = held.outward(mean)
     scale = (
         1.0
         if mechanism.bounds is None
@@ -163,9 +175,39 @@ def _compared(mechanism: Mechanism, rows: Rows, estimate: Estimate) -> Simulatio
     some = rows[:: -(-len(rows) // _ROWS)]
     expected = mechanism.mean_error(some, 1)
     predicted = float(
-        np.sqrt(expected.bias2 + expected.variance * len(some) / len(rows))
+        np.sqrt(
+            expected.bias2
+            + expected.variance * len(some) / len(rows)
+            + np.sum((mean - moved) ** 2)
+        )
     )
     error = float(np.linalg.norm(np.nan_to_num(estimate.value - truth) / scale))
+    notes = [estimate.note, _beyond(mechanism, rows, unbounded)]
     return Simulation(
-        mechanism, estimate, truth, error, predicted, mechanism.message_bits
+        mechanism,
+        estimate,
+        truth,
+        error,
+        predicted,
+        mechanism.message_bits,
+        "; ".join(filter(None, notes)),
     )
+
+
+def _beyond(mechanism: Mechanism, rows: Rows, unbounded: Rows) -> str:
+    """How many values of which columns are beyond their bounds, and how far that moves the mean."""
+    if mechanism.bounds is None:
+        return ""
+    told = []
+    truths = mechanism.input.outward(unbounded.mean(axis=0))
+    means = mechanism.input.outward(rows.mean(axis=0))
+    shares = np.mean(rows != unbounded, axis=0)
+    for (name, *_), share, true, mean in zip(
+        mechanism.bounds, shares, truths, means, strict=True
+    ):
+        if share:
+            told.append(
+                f"{100 * share:.2g} % of the values of {name} are beyond its bounds and count as their ends, "
+                f"which moves its mean from {true:.5g} to {mean:.5g}"
+            )
+    return "; ".join(told)

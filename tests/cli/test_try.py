@@ -40,6 +40,31 @@ def test_try_compares_with_the_truth(people):
     assert "predicted" in found.stderr
 
 
+def test_the_true_mean_is_that_of_the_values_not_of_the_bounds(people):
+    """The true mean of the file, and a prediction that has what the bounds move: 3 z-tests at |z| < 6."""
+    bounds = people.with_name("narrow.json")
+    bounds.write_text('{"age": [0, 65], "bmi": [10, 60]}')
+    ages, weights = np.loadtxt(people, delimiter=",", skiprows=1).T
+    spec = people.with_name("bounded.json")
+    ranges = {"age": (0, 65), "bmi": (10, 60)}
+    mechanism = sstq.FrameUnit(2, 3.0, clients=3000, bounds=ranges)
+    spec.write_text(mechanism.to_json())
+    moved = np.minimum(ages, 65).mean()
+    for options in (["--epsilon", 3, "--bounds", bounds], ["--mechanism", spec]):
+        found = run("try", people, *options)
+        rows = [line.split("\t") for line in found.stdout.splitlines()][1:]
+        (_, value, stderr, true), (*_, true_weight) = rows
+        assert (true, true_weight) == (f"{ages.mean():.5g}", f"{weights.mean():.5g}")
+        assert abs(float(value) - moved) < 6.1 * float(stderr)
+        share = np.mean(ages > 65)
+        told = f"{100 * share:.2g} % of the values of age are beyond its bounds"
+        assert told in found.stderr
+        assert f"from {ages.mean():.5g} to {moved:.5g}" in found.stderr
+        assert "of bmi" not in found.stderr
+        predicted = float(re.search(r"predicted ([\d.]+)", found.stderr)[1])
+        assert predicted >= (ages.mean() - moved) / (65 / 2 * 2**0.5)
+
+
 def test_try_writes_large_errors_as_plain_numbers(tmp_path):
     rows = np.random.default_rng(1).uniform(0, 1e5, size=(500, 1))
     table = tmp_path / "income.csv"

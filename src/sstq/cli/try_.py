@@ -178,8 +178,8 @@ def _show(trial: "Simulation") -> None:
     found = f"error {trial.error:.3g}, predicted {trial.predicted_error:.3g}{trial.clip_note}"
     total = f"total ε = {tried.messages * tried.epsilon:g}, {tried.messages * trial.bits} bits per person"
     note(f"{tried.name}, {total}: {found}")
-    if trial.estimate.note:
-        note(trial.estimate.note)
+    if trial.note:
+        note(trial.note)
 
 
 def _try_words(table: Path, epsilon: float, column: str, longest: int | None) -> None:

@@ -144,6 +144,10 @@ class Input(ABC):
         """The two rows of a pair, which differ in whatever else a person holds as well."""
         return np.concatenate([self.read(x) for x in pair])
 
+    def unbounded(self, X: Any, groups: ArrayLike | None = None) -> Rows:
+        """The rows of `read` as they were before values beyond bounds were moved to these, for a simulation."""
+        return self.read(X, groups)
+
     def outward(self, values: Rows) -> Rows:
         """Numbers as estimates have them, in the units of what people hold."""
         return values

@@ -119,6 +119,11 @@ class Bounds:
         low, high = self._ends.T
         return np.asarray((np.clip(rows, low, high) - (low + high) / 2) / self.scale)
 
+    def scaled(self, rows: NDArray[Any]) -> NDArray[np.float64]:
+        """Rows in units of the ball; values beyond a range stay beyond it."""
+        low, high = self._ends.T
+        return np.asarray((rows - (low + high) / 2) / self.scale)
+
     def outward(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         """Rows of the ball in the units of the columns."""
         low, high = self._ends.T

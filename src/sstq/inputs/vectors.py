@@ -72,6 +72,12 @@ class Vectors(Input):
             return finite_vectors(X, self.dim)
         return self.scaling.inward(finite_vectors(self.scaling.chosen(X), self.dim))
 
+    def unbounded(self, X: Any, groups: ArrayLike | None = None) -> Rows:
+        """The vectors in units of the ball; with bounds, values beyond them stay beyond."""
+        if self.scaling is None:
+            return self.read(X, groups)
+        return self.scaling.scaled(finite_vectors(self.scaling.chosen(X), self.dim))
+
     def substitute(
         self,
         X: Any,
