@@ -234,6 +234,17 @@ def _question(folder):
     return asked
 
 
+def test_the_only_column_of_a_file_needs_no_name(tmp_path):
+    table = people(tmp_path / "people.csv", DRINKS)
+    two = tmp_path / "two.csv"
+    two.write_text("drink,city\ntea,Bern\n")
+    answering = ("study", "answer", _question(tmp_path), "--most-epsilon", 6)
+    run(*answering, table, "-o", tmp_path / "messages")
+    assert (tmp_path / "messages").exists()
+    refused = run(*answering, two, "-o", tmp_path / "others", code=2).stderr
+    assert "--column must be given: one of drink, city" in refused
+
+
 def test_try_words(tmp_path):
     table = people(tmp_path / "people.csv", DRINKS * 10)
     output = run("try", table, "--epsilon", 6, "--words", "drink").output
@@ -244,20 +255,6 @@ def test_try_words(tmp_path):
         "try", table, "--epsilon", 6, "--words", "drink", "--longest", 4
     ).stdout
     assert ("tea" in shorter, "coffee" in shorter) == (True, False)
-    assert (
-        "--column must be one of drink, got None"
-        in run(
-            "study",
-            "answer",
-            _question(tmp_path),
-            table,
-            "--most-epsilon",
-            6,
-            "-o",
-            tmp_path / "m",
-            code=2,
-        ).stderr
-    )
     for option, value in {"--clip": 2, "--columns": "drink", "--name": "sstq"}.items():
         refused = run(
             "try", table, "--epsilon", 6, "--words", "drink", option, value, code=2

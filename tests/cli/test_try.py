@@ -122,6 +122,10 @@ def test_files_that_need_an_option_name_it(tmp_path, people):
     wrong = tmp_path / "wrong.json"
     wrong.write_text("[1]")
     run("try", people, "--epsilon", 3, "--bounds", wrong, code=2)
+    wrong.write_text('{"age": [0, 110], "bmy": [10, 60]}')
+    refused = run("try", people, "--epsilon", 3, "--bounds", wrong, code=2).stderr
+    assert "--bounds must be columns of" in refused
+    assert "got 'bmy'" in refused
     assert "hides next to nothing" in run("try", people, "--epsilon", 30, code=2).stderr
     unknown = run("try", people, "--epsilon", 3, "--name", "sqrk", code=2)
     assert unknown.stderr.startswith("error: --name must be one of")

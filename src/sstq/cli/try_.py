@@ -147,14 +147,20 @@ def _with_name(
     """Try a mechanism that is made for the vectors of a file."""
     import numpy as np
 
+    from sstq.checks import ArgumentError
     from sstq.inputs.vector_tables import VectorColumns, open_vectors
     from sstq.simulation import simulate
 
     ranges = read_bounds(bounds)
     named = path.suffix != ".npy" and ranges and columns is None
-    file = open_vectors(
-        path, VectorColumns(None, list(ranges or ()) if named else columns)
-    )
+    wanted = VectorColumns(None, list(ranges or ()) if named else columns)
+    try:
+        file = open_vectors(path, wanted)
+    except ArgumentError as error:
+        # The names are those of the bounds.
+        if named and error.argument == "columns":
+            raise ArgumentError("bounds", error.problem) from error
+        raise
     if ranges is not None:
         if file.columns and set(ranges) != set(file.columns):
             given = f"{', '.join(file.columns)}, got {', '.join(ranges)}"

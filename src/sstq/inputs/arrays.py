@@ -76,7 +76,7 @@ def finite_rows(
         column = columns[place] if columns else place
         wanted = f"{name}: vectors must be {rows.shape[1]} finite numbers"
         raise ValueError(
-            f"{wanted}, got {got} in row {row + at}, column {column}; fill or drop it"
+            f"{wanted}, got {got} in row {row + at}, column {column}; fill or drop it, or name other columns"
         )
     return rows
 

@@ -76,7 +76,8 @@ class Vectors(Input):
         """The vectors in units of the ball; with bounds, values beyond them stay beyond."""
         if self.scaling is None:
             return self.read(X, groups)
-        return self.scaling.scaled(finite_vectors(self.scaling.chosen(X), self.dim))
+        chosen = self.scaling.chosen(X)
+        return self.scaling.scaled(finite_vectors(chosen, self.dim))
 
     def substitute(
         self,

@@ -30,8 +30,13 @@ def read_texts(path: Path, column: str | None) -> list[str | None]:
 
 
 def _place(column: str | None, header: Sequence[str]) -> int:
+    """The place of a column, which need not be named if it is the only one."""
+    if column is None and len(header) == 1:
+        return 0
+    if column is None:
+        raise ArgumentError("column", f"must be given: one of {', '.join(header)}")
     if column not in header:
         raise ArgumentError(
             "column", f"must be one of {', '.join(header)}, got {column!r}"
         )
-    return list(header).index(str(column))
+    return list(header).index(column)
