@@ -14,6 +14,7 @@ const POLL_SECONDS = 1, SIMULATED = 1000, MOST_BARS = 12;
 const DRINKS = { coffee: 34, tea: 24, water: 16, juice: 9, cola: 7, lemonade: 5, milk: 3, mate: 2 };
 
 let shown = "", filled = 0; // the number of the stage that simulated visitors have filled
+let over = false; // the study asks nobody any more
 
 /** Answer the study, or wait for the stage that is this person's. */
 async function takePart(client, word) {
@@ -83,8 +84,9 @@ async function start() {
   const hasAnswered = async () => (await ledger.entries()).length > 0;
   const refresh = async () => {
     const isDone = await hasAnswered(), isEmpty = !at("word").value.trim();
-    at("send").disabled = isDone || isEmpty;
-    setText(at("told"), isDone ? "Sent, thank you. You have answered this study, and nobody is asked twice." : "");
+    at("send").disabled = isDone || isEmpty || over;
+    const nobody = over ? "The study is over, and asks nobody any more." : "";
+    setText(at("told"), isDone ? "Sent, thank you. You have answered this study, and nobody is asked twice." : nobody);
   };
   at("word").addEventListener("input", () => void refresh());
   at("word-form").addEventListener("submit", (event) => {
@@ -99,7 +101,13 @@ async function start() {
   await client.sendWaiting().catch(complain);
   for (;;) {
     const study = await readEstimate().catch(() => setText(at("count"), "The collector does not answer; trying again."));
-    if (study && study.state !== "open" && study.state !== "learning") at("visitors").hidden = true;
+    if (!over && study && study.state !== "open" && study.state !== "learning") {
+      over = true;
+      at("visitors").hidden = true;
+      await refresh();
+    }
+    // The next stage has begun.
+    if (filled && study?.stages.length > filled && at("simulated").textContent.startsWith("“")) setText(at("simulated"), "");
     await new Promise((resolve) => setTimeout(resolve, 1000 * POLL_SECONDS));
   }
 }

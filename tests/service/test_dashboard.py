@@ -263,6 +263,10 @@ def test_a_wrong_token_a_lost_connection_and_a_deleted_campaign_are_said(
     server.create("gone", SMALL)
     page.goto(f"{server.url}/gone")
     playwright.expect(page.locator("#estimate-text")).to_contain_text("No estimate yet")
+    server.administer("PATCH", "/v1/campaigns/gone", json={"closed": True})
+    playwright.expect(page.locator("#estimate-text")).to_have_text(
+        "The campaign closed without a message."
+    )
     assert server.administer("DELETE", "/v1/campaigns/gone").status_code < 300
     playwright.expect(page.locator("#token-problem")).to_contain_text("does not exist")
     page.close()
@@ -570,8 +574,10 @@ def test_a_shuffled_campaign_shows_what_arrived_justifies(server, page, tmp_path
         "/v1/campaigns/shuffled/batches", content=body, headers=headers
     ).json() == {"count": 300}
     epsilon = shuffled_epsilon(SLEEP, 300, 1e-6)
-    expected = f"({float(f'{epsilon:.4g}'):g}, 1e-6)"
-    playwright.expect(page.locator("#facts")).to_contain_text(expected)
+    rounded = float(f"{epsilon:.4g}")
+    expected = f"({rounded:g}, 1e-6)"
+    fact = f"Shuffled ε, δ = 1e-6{rounded:g}"
+    playwright.expect(page.locator("#facts")).to_contain_text(fact)
     playwright.expect(page.locator("#privacy-text")).to_contain_text(
         "otherwise a participant spends ε = 4"
     )

@@ -445,7 +445,7 @@ def test_a_shuffler_cannot_forge_the_collector(tmp_path, monkeypatch):
             terms.key,
         ]
         found = CliRunner().invoke(app, arguments)
-        assert found.exit_code == 1
+        assert found.exit_code == 2  # --collector-key must be given
         assert "both public keys" in " ".join(
             str(found.output or found.exception).split()
         )

@@ -478,10 +478,16 @@ def test_the_commands(both, tmp_path):
     sending = ("send", f"{shuffler.url}/walks", tmp_path / "x.npy", "--most-epsilon", 4)
     pins = ("--collector-key", collector.key, "--shuffler-key", key)
     tokens = ("--tokens", tmp_path / "tokens.txt")
-    for wrong in ((), pins[:2], pins[2:]):
-        assert "needs both public keys" in " ".join(
-            run(*sending, *wrong, *tokens, code=1).split()
-        )
+    for missing, wrong in (
+        ("--collector-key", ()),
+        ("--shuffler-key", pins[:2]),
+        ("--collector-key", pins[2:]),
+    ):
+        told = " ".join(run(*sending, *wrong, *tokens, code=2).split())
+        assert f"{missing} must be given: a shuffled campaign needs both" in told
+    (tmp_path / "empty.txt").write_text("\n")
+    told = run(*sending, *pins, "--tokens", tmp_path / "empty.txt", code=2)
+    assert "the file is empty" in told
     assert "least_threshold" in run(
         *sending, *pins, *tokens, "--least-threshold", 30, code=1
     )

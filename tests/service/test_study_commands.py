@@ -10,6 +10,7 @@ pytest.importorskip("fastapi")
 import duckdb
 from typer.testing import CliRunner
 
+import sstq
 from sstq.cli import app
 from sstq.studies import Study
 from tests.patience import until
@@ -154,6 +155,20 @@ def test_mistakes_are_sentences(run, server, tmp_path, options, code, sentence):
     assert server.http.get("/v1/campaigns/wrong").status_code == 404
 
 
+def test_a_campaign_that_closed_without_a_message_says_so(run, tmp_path):
+    spec = tmp_path / "m.json"
+    spec.write_text(sstq.Frequencies(3, 2.0).to_json())
+    creation = ("campaign", "create", "quiet", "--mechanism", spec)
+    run(*creation, "--senders", "single-use")
+    refused = run("campaign", "tokens", "quiet", "--people", 5, code=1)
+    assert "make single-use tokens (count)" in refused
+    assert "There is no estimate yet" in run("campaign", "show", "quiet")
+    run("campaign", "close", "quiet")
+    shown = run("campaign", "show", "quiet")
+    assert "The campaign closed without a message." in shown
+    assert "no estimate yet" not in shown
+
+
 def test_a_study_is_closed_changed_and_deleted(run, server, tmp_path):
     state = file_of(tmp_path, words())
     limits = tmp_path / "terms.json"
@@ -172,5 +187,6 @@ def test_a_study_is_closed_changed_and_deleted(run, server, tmp_path):
     shown = run("campaign", "show", "brief")
     assert "note\tended by its administrator\n" in shown
     assert "\tdropped\n" in shown
+    assert "The study ended before anything was known." in shown
     run("campaign", "delete", "brief", "--yes")
     until(lambda: server.http.get("/v1/campaigns/brief--1").status_code == 404)

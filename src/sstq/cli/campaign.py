@@ -196,7 +196,8 @@ def show(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
     facts |= {field: document.get(field) for field in shown} | {
         "mechanism": document["mechanism"]["mechanism"]
     }
-    if document["senders"] == "single-use":
+    # Those of a shuffled campaign are at the shuffler.
+    if document["senders"] == "single-use" and "shuffling" not in document:
         facts |= tokens
     if "shuffling" in document:
         note(
@@ -209,11 +210,24 @@ def show(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
         flattened(facts | {"test": estimate["checks"], "note": estimate["note"]}),
     )
     if not estimate["count"]:
+        closed = facts["status"] == "closed" and not facts["received"]
         note(
-            "There is no estimate yet: messages are counted a few seconds after they arrive."
+            _nothing_arrived("shuffling" in document)
+            if closed
+            else "There is no estimate yet: messages are counted a few seconds after they arrive."
         )
         return
     show_estimate(url, name, token)
+
+
+def _nothing_arrived(shuffled: bool) -> str:
+    """Why a campaign that is closed has no estimate."""
+    if shuffled:
+        return (
+            "Nothing has arrived: the shuffler forwards messages minutes after the end, and drops fewer than the "
+            "threshold."
+        )
+    return "The campaign closed without a message."
 
 
 def close(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:

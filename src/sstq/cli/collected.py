@@ -107,7 +107,12 @@ def show_study(url: str, name: str, token: str, status: dict[str, Any]) -> None:
     if study["next"]:
         note(f"May follow: {', '.join(study['next'])}.")
     if not status["covered"]:
-        note("There is no result yet: it comes with the first stage that is over.")
+        ended = study["state"] == "ended"
+        note(
+            "The study ended before anything was known."
+            if ended
+            else "There is no result yet: it comes with the first stage that people answered and that is over."
+        )
         return
     show_estimate(url, name, token)
 

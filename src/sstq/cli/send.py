@@ -110,6 +110,11 @@ def send(
         raise WrongUsage(
             f"URL must begin with http:// or https://, got {url!r}; did you mean http://{url}?"
         )
+    listed = None if tokens is None else tokens.read_text().split()
+    if listed == []:
+        raise WrongUsage(
+            f"--tokens {tokens}: the file is empty; sstq campaign tokens prints tokens"
+        )
     kept = _open_ledger(ledger, total_epsilon)
     client = Client(
         url,
@@ -119,7 +124,7 @@ def send(
         least_threshold=least_threshold,
         ledger=kept,
         outbox=_state_folder() / "outbox",
-        token=token if tokens is None else tokens.read_text().split(),
+        token=token if listed is None else listed,
     )
     names = [_content_hash(path) for path in vectors]
     waited = client.outbox.still_wait(names)

@@ -219,7 +219,7 @@ def kept_token(folder: Path) -> tuple[str, str]:
     given = os.environ.get("SSTQ_ADMINISTRATOR_TOKEN")
     path = folder / _TOKEN_FILE
     if given:
-        return given, "as given"
+        return given, "that of SSTQ_ADMINISTRATOR_TOKEN"
     if path.exists():
         return path.read_text(encoding="ascii").strip(), f"in {path}"
     token = new_token()

@@ -167,9 +167,11 @@ class Client:
             )
         if (shuffling := self.campaign.shuffling) is not None:
             if target.collector_key is None or target.shuffler_key is None:
-                raise _refusal(
-                    "a shuffled campaign needs both public keys, known from its operators: pass pinned_key and "
-                    "pinned_shuffler, or a link that has them"
+                missing = target.collector_key is None
+                raise ArgumentError(
+                    "pinned_key" if missing else "pinned_shuffler",
+                    "must be given: a shuffled campaign needs both public keys, known from its operators, or a link "
+                    "that has them; nothing was sent",
                 )
             self._check_shuffler(
                 shuffling, fetched, target.address, target.shuffler_key

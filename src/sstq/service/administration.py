@@ -74,7 +74,8 @@ def administration_routes(collector: Collector) -> APIRouter:
         ):
             raise Problem(
                 409,
-                "Each upload to this campaign is of one person: there are no batches.",
+                "Each upload to this campaign is of one person: make single-use tokens (count), not a token for "
+                "batches (people).",
             )
         return {"send_token": collector.add_sender(entry, people), "people": people}
 

@@ -185,8 +185,9 @@ export class ShownCampaign {
     if (tested) facts.push(["Test of the messages", tested]);
     if (issued) facts.push(["Tokens left", `${count(unspent)} of ${count(issued)}`]);
     facts.push(["ε per message", number(this.progress.epsilon)]);
-    if (shuffling) facts.push(["Shuffled (ε, δ)", shortly(shuffling)]);
+    if (shuffling) facts.push(shuffledFact(shuffling));
     setFacts(at("facts"), facts);
+    if (!this.covered) setText(at("estimate-text"), this.withoutMessages(counts));
     setText(at("readers"), this.forReaders(counts));
     this.showPrivacy(all);
   }
@@ -200,6 +201,14 @@ export class ShownCampaign {
     const more = count(Math.max(every, Math.ceil(released / 49))); // 2 % of all then
     const next = over ? "" : `, and the next one as soon as ${more} more are counted`;
     return `${who} the estimate from ${count(released)} messages${next}.`;
+  }
+
+  // Why there is no estimate.
+  withoutMessages({ status, received, shuffling }) {
+    if (status !== "closed" || received) return "No estimate yet. It appears here as messages arrive.";
+    return shuffling
+      ? "Nothing has arrived. The shuffler forwards messages minutes after the end, and drops fewer than the threshold."
+      : "The campaign closed without a message.";
   }
 
   // The beginning of a sentence; empty if nobody but the administrator reads.
@@ -258,7 +267,6 @@ export class ShownCampaign {
     at("note").title = note;
     this.showChecks(checks);
     if (!covered) {
-      setText(at("estimate-text"), "No estimate yet. It appears here as messages arrive.");
       this.figures.forEach(({ root }) => {
         root.hidden = true;
       });
@@ -459,6 +467,13 @@ export function claim({ crowds }) {
 }
 
 const shortly = ({ crowds }) => crowds.map(pair).join("; ") || "nothing yet";
+// The δ that all crowds share is in the title, because a pair would not fit on a line.
+const shuffledFact = ({ crowds }) => {
+  const [{ delta } = {}] = crowds;
+  return delta && crowds.every((crowd) => crowd.delta === delta)
+    ? [`Shuffled ε, δ = ${delta.toExponential()}`, crowds.map(({ epsilon }) => number(epsilon)).join("; ")]
+    : ["Shuffled (ε, δ)", shortly({ crowds })];
+};
 const pair = ({ epsilon, delta }) =>
   delta ? `(${number(epsilon)}, ${delta.toExponential()})` : `ε = ${number(epsilon)}`;
 
