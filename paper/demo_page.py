@@ -208,9 +208,7 @@ def _page(demo: Demo, folder: Path) -> str:
         demo_tables(demo), _PICTURES, _NARROW_PICTURES, _EXPLANATIONS, strict=True
     ):
         header, *body = (
-            "<tr>"
-            + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row)
-            + "</tr>"
+            "<tr>" + "".join(f"<{tag}>{_cell(cell)}</{tag}>" for cell in row) + "</tr>"
             for tag, row in [
                 ("th", table.columns),
                 *(("td", row) for row in table.rows),
@@ -236,6 +234,11 @@ def _page(demo: Demo, folder: Path) -> str:
         + "\n".join(parts)
         + "</main></body></html>\n"
     )
+
+
+def _cell(text: str) -> str:
+    """HTML, with the unit on the line of its number."""
+    return html.escape(text).replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def _inline(picture: Path) -> str:

@@ -196,6 +196,8 @@ def draw_networks(
         experiments: the rounds of each data set, by its name.
         narrow: for a phone, panels below each other instead of a row per data set.
     """
+    from matplotlib.ticker import LogLocator
+
     count = len(experiments)
     if narrow:
         figure = new_figure(PHONE_WIDTH, 2.9 * 3 * count + 1.0)
@@ -234,6 +236,7 @@ def draw_networks(
         loss.set_yscale("log")
         loss.yaxis.set_major_formatter("{x:g}")
         loss.yaxis.set_minor_formatter("{x:g}")
+        loss.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 5)))
         loss.set_ylabel("cross-entropy of the round's batches")
         accuracy.set_ylabel("test accuracy, per cent")
         bits.set_ylabel("test accuracy at the end, per cent")
@@ -479,6 +482,8 @@ def _legend(figure: Any, axes: Any, note: str, columns: int = 4) -> None:
         loc="outside lower center",
         ncols=columns,
         frameon=False,
-        fontsize=9,
+        fontsize=9 if columns > 2 else 8,
+        columnspacing=1,
+        handletextpad=0.4,
     )
     figure.suptitle(note, fontsize=9, color=FAINT)
