@@ -74,8 +74,10 @@ check: $(VENV)/extra-check
 	$(PYTEST)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-release-check: $(VENV)/extra-release
-	$(BIN)/python -m tests.release_check
+# An environment of its own: twine needs a newer packaging than Flower allows.
+release-check:
+	$(MAKE) VENV=.venv-release .venv-release/extra-release
+	.venv-release/bin/python -m tests.release_check
 
 upgrade: $(VENV)/extra-check
 	$(BIN)/python -m tests.upgrade
@@ -92,4 +94,4 @@ bench: $(VENV)/extra-test
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) site dist demo
+	rm -rf $(VENV) .venv-* site dist demo

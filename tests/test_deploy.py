@@ -78,6 +78,7 @@ def variables(command):
     return options(command) | {f"SSTQ_{own.name.upper()}" for own in read}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "service", "command"),
     [
@@ -167,6 +168,7 @@ def test_data_outlives_the_containers(compose):
 UNITS = {"sstq-collector.service": "serve", "sstq-shuffler.service": "shuffler"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "command"), UNITS.items())
 def test_a_unit_of_systemd_runs_the_server_with_its_options_and_without_rights(
     name, command
@@ -210,6 +212,7 @@ def test_systemd_accepts_a_unit(name, tmp_path):
     assert not [line for line in said.stderr.splitlines() if name in line], said.stderr
 
 
+@pytest.mark.slow
 def test_every_variable_is_in_the_table_and_in_the_help():
     page = (ROOT / "docs" / "deploying.md").read_text()
     said = (ROOT / "src/sstq/cli/serve.py").read_text()

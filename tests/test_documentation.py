@@ -265,6 +265,7 @@ def test_every_test_that_a_page_names_exists():
             assert (ROOT / target).exists(), f"{page.name}: {target}"
 
 
+@pytest.mark.slow
 def test_every_benchmark_that_a_page_names_exists():
     from benchmarks.__main__ import BENCHMARKS
 

@@ -2,9 +2,9 @@
 
     make upgrade
 
-pip chooses them for all extras at once, without our pins. `HELD` keep their versions: another torch is gigabytes, and
-the typer that Flower asks for warns of deprecation with a later click. Names that no extra asks for keep theirs. Run
-`make test` afterwards: this only changes the file.
+pip chooses them for all extras but `release` at once, without our pins. `HELD` keep their versions: another torch is
+gigabytes, and the typer that Flower asks for warns of deprecation with a later click. Names that no extra asks for keep
+theirs. Run `make test` afterwards: this only changes the file.
 """
 
 import json
@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.test_documentation import ROOT
 
 CONSTRAINTS = ROOT / "constraints.txt"
-EXTRAS = "check,release,spark"
+EXTRAS = "check,spark"
 HELD = ("torch", "click")
 _PIN = re.compile(r"([A-Za-z0-9._-]+)==(\S+)")
 

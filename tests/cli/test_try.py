@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import sstq
-from sstq.client import Client
 from tests.contract.cases import build
 from tests.people import written
 
@@ -196,12 +195,16 @@ def test_spec_takes_bounds(people, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_an_address_without_a_scheme_is_named(people):
     found = run("send", "127.0.0.1:8080/rooms", people, "--most-epsilon", 2, code=2)
     assert "did you mean http://127.0.0.1:8080/rooms?" in found.stderr
 
 
+@pytest.mark.slow
 def test_a_dead_address_is_reported_at_once(caplog):
+    from sstq.client import Client
+
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     started = time.time()

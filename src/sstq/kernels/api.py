@@ -5,6 +5,7 @@
 
 from functools import cache
 from statistics import NormalDist
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ _COST_OF_A_NORMAL = 6
 _COST_OF_A_MESSAGE = 64
 
 _kernels: dict[tuple[str, np.dtype[Any]], Any] = {}
+_compiling = Lock()
 
 
 def _take(shapes: str, *arrays: NDArray[Any]) -> list[NDArray[Any]]:
@@ -106,7 +108,10 @@ def _kernel(name: str, first: Any, *others: Any) -> Any:
     """The kernel "module.function", compiled on first use; but for the first, its arguments are always of one type."""
     key = name, first.dtype
     if key not in _kernels:
-        _kernels[key] = compiled(name, (first, *others))
+        # Threads that need a kernel at the same time would compile it each, and draw over each other's bar.
+        with _compiling:
+            if key not in _kernels:
+                _kernels[key] = compiled(name, (first, *others))
     return _kernels[key]
 
 
