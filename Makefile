@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loads
 .PHONY: help demo quick test versions soak mutants check release-check upgrade format docs bench clean
 
 help:
-	@echo "make demo    the paper's Figure 1 on digits, and digits learned from one message per person: one page"
+	@echo "make demo    one page with the paper's Figure 1 on digits, digits from one message per person, a year of weeks"
 	@echo "make quick   the tests that are not slow, without torch and Flower: after every edit"
 	@echo "make test    the whole test suite, doctests and README snippets included"
 	@echo "make versions  the quick tests with Python 3.12 and 3.13, where they are installed; before a release"

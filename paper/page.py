@@ -144,6 +144,12 @@ def regression_table() -> str:
         for setting, row in rows
         if row["paper"] or row["method"] == "frameunit"
     ]
+    before = ""
+    for line in table:
+        setting = line[0]
+        if setting == before:
+            line[0] = ""
+        before = setting
     columns = ["setting", "method", "paper", "ours, five seeds", "ours above Clean"]
     return _table(columns, table)
 
