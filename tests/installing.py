@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
 import venv
 from pathlib import Path
 
@@ -45,23 +44,24 @@ def build_wheel(folder):
 
 
 class Environment:
-    """A new virtual environment with a wheel, as pip resolves it, or uv ("highest" or "lowest-direct" versions).
-
-    With "here" it sees the packages that this process has, but for the package of the wheel itself.
-    """
+    """A new virtual environment with a wheel, as pip resolves it, or uv ("highest" or "lowest-direct" versions)."""
 
     def __init__(self, folder, wheel, *, extras=(), resolution=None):
         self.folder = Path(folder)
         venv.create(self.folder / "environment")
         # The pip or uv of this environment, and modules that nobody imports are not compiled: that would take longest.
         place = ["--python", self.folder / "environment" / "bin" / "python"]
-        pip = [sys.executable, "-m", "pip", *place, "install", "--quiet"]
         if resolution is None:
-            self.run(*pip, "--no-compile", str(wheel))
-            return
-        if resolution == "here":
-            self.run(*pip, "--no-compile", "--no-deps", str(wheel))
-            self._see_packages_of_this_process()
+            self.run(
+                sys.executable,
+                "-m",
+                "pip",
+                *place,
+                "install",
+                "--quiet",
+                "--no-compile",
+                str(wheel),
+            )
             return
         # uv lowers only what it is asked for by name: the requirements first, then the wheel.
         uv = [sys.executable, "-m", "uv", "pip", "install", *place]
@@ -75,11 +75,6 @@ class Environment:
             *wanted,
         )
         self.run(*uv, "--no-deps", str(wheel))
-
-    def _see_packages_of_this_process(self):
-        """Add its folder of packages; of what this folder adds itself, the checkout would be among it, nothing."""
-        (own,) = (self.folder / "environment").glob("lib/python*/site-packages")
-        (own / "here.pth").write_text(f"{sysconfig.get_path('platlib')}\n")
 
     def run(self, *command, code=0):
         """Run a command in the folder; CommandError unless it ends with this code and without a traceback."""

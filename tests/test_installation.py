@@ -60,12 +60,6 @@ def test_no_extra_that_people_install_waits_for_the_documentation():
 
 
 @pytest.mark.slow
-def test_the_wheel_works_in_this_environment(tmp_path):
-    """It has all files that its commands need; the packages that it needs are those of the tests."""
-    try_commands(Environment(tmp_path, build_wheel(tmp_path), resolution="here"))
-
-
-@pytest.mark.soak
 def test_the_wheel_works_with_the_newest_versions(tmp_path):
     """As `pip install sstq` gives them today; the lowest ones are in `make release-check`."""
     try:
