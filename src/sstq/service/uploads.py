@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from sstq.client.campaigns import Campaign
 from sstq.service.database import DatabaseUnavailable
 from sstq.service.node import Node, RunningCampaign, is_full
-from sstq.service.receiving import Refusal, Upload
+from sstq.service.receiving import Answer, Refusal, Upload
 from sstq.service.security import (
     BODY,
     Problem,
@@ -173,16 +173,7 @@ class Uploads:
         most = campaign.most_messages if sender is None else campaign.most_in_batch
         anonymous = token is None and sender is None
         if count > most:
-            what = "people" if campaign.shuffling is not None else "messages"
-            remedy = (
-                " Batches need a sender's token: ask the campaign's owner."
-                if anonymous
-                else ""
-            )
-            raise Problem(
-                413,
-                f"This upload to {campaign.name} must have at most {most} {what}, got {count}.{remedy}",
-            )
+            raise _too_many(campaign, count, most, anonymous)
         size = campaign.upload_bytes(count)
         # the server has checked that it is a number
         stated = headers.get(b"content-length", b"%d" % size)
@@ -206,6 +197,10 @@ class Uploads:
         answer = await self._node.inbox.submit(
             Upload(campaign.name, key, count, raw, token, late, sender)
         )
+        return self._durable(entry, answer)
+
+    def _durable(self, entry: RunningCampaign, answer: Answer) -> int:
+        """The number of messages that are durable; raises a Problem for those that are refused."""
         if answer is Refusal.CLOSED:
             raise self._closed(entry)
         if isinstance(answer, Refusal):
@@ -253,6 +248,16 @@ def _tokens(
     if digest not in entry.stored.senders:
         raise Problem(*Refusal.SENDER.value)
     return None, digest
+
+
+def _too_many(campaign: Campaign, count: int, most: int, anonymous: bool) -> Problem:
+    what = "people" if campaign.shuffling is not None else "messages"
+    text = (
+        f"This upload to {campaign.name} must have at most {most} {what}, got {count}."
+    )
+    if anonymous:
+        text += " Batches need a sender's token: ask the campaign's owner."
+    return Problem(413, text)
 
 
 def _wrong_size(campaign: Campaign, count: int, size: int, got: str) -> Problem:
