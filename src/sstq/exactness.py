@@ -9,8 +9,7 @@ import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
-import numpy as np
-from numpy.typing import NDArray
+from sstq.array_types import Bools, Ints
 
 WORD_BITS = 62
 TOTAL = 1 << WORD_BITS
@@ -88,7 +87,7 @@ def round_up(value: Fraction) -> float:
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
-def rows_sum_to_total(weights: NDArray[np.int64]) -> NDArray[np.bool_]:
+def rows_sum_to_total(weights: Ints) -> Bools:
     """Return for each row of non-negative int64 weights whether it sums to exactly 2^62.
 
     The halves of each weight are added separately: a plain int64 sum of tampered weights could wrap around to 2^62.
@@ -97,11 +96,11 @@ def rows_sum_to_total(weights: NDArray[np.int64]) -> NDArray[np.bool_]:
     mask = (1 << WORD_BITS // 2) - 1
     low = (weights & mask).sum(axis=1)
     high = (weights >> half).sum(axis=1) + (low >> half)
-    exact: NDArray[np.bool_] = (high == 1 << half) & (low & mask == 0)
+    exact: Bools = (high == 1 << half) & (low & mask == 0)
     return exact
 
 
-def largest_ratio(tops: NDArray[np.int64], bottoms: NDArray[np.int64]) -> Fraction:
+def largest_ratio(tops: Ints, bottoms: Ints) -> Fraction:
     """Return the largest tops/bottoms over the columns, exactly; columns of zeros do not count."""
     best_top = 0
     best_bottom = 1

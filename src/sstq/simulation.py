@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sstq.aggregation import Estimate
+from sstq.array_types import Floats, Rows
 from sstq.inputs import People
 from sstq.inputs.arrays import as_vectors
-from sstq.inputs.base import Rows
 from sstq.inputs.bounds import Bounds
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms import mechanism as make_mechanism
@@ -39,7 +39,7 @@ class Simulation:
 
     mechanism: Mechanism
     estimate: Estimate
-    truth: NDArray[np.float64]
+    truth: Floats
     error: float
     predicted_error: float
     bits: int

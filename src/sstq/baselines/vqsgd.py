@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq.extending import (
     SIGNS,
@@ -14,6 +13,7 @@ from sstq.extending import (
     Columns,
     Field,
     FlatChannel,
+    Floats,
     Floats32,
     FrameEstimator,
     IdentityFrame,
@@ -126,7 +126,7 @@ class VqSGD(Mechanism):
         """The norm of every message."""
         return self.dim * self.decoding_scale
 
-    def row_error(self, rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """Exact: ‖x̂‖² is the same for all messages."""
         return self.unbiased_error(
             rows, self.dim * (self.clip / self.channel.gain) ** 2

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from sstq.array_types import Floats, Rows
 from sstq.checks import ArgumentError
 from sstq.inputs.people import Path, People, PeopleFile
 from sstq.inputs.reports import LocalReport
 from sstq.randomness.secret import BitSource
 
-Rows = NDArray[Any]
-Floats = NDArray[np.float64]
 Held = dict[str, Any]
 """What people hold, as the arguments X and groups of `Mechanism.encode`."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sstq.array_types import Floats
 from sstq.checks import ArgumentError
 
 Ranges = tuple[tuple[str, float, float], ...]
@@ -92,11 +93,11 @@ class Bounds:
         return tuple(name for name, _, _ in self.ranges)
 
     @property
-    def _ends(self) -> NDArray[np.float64]:
+    def _ends(self) -> Floats:
         return np.array([pair[1:] for pair in self.ranges])
 
     @property
-    def scale(self) -> NDArray[np.float64]:
+    def scale(self) -> Floats:
         """By how much a unit of the ball is larger, per column."""
         low, high = self._ends.T
         return np.asarray((high - low) / 2 * (math.sqrt(len(self.ranges)) / self.clip))
@@ -114,17 +115,17 @@ class Bounds:
             )
         return X[list(self.names)]
 
-    def inward(self, rows: NDArray[Any]) -> NDArray[np.float64]:
+    def inward(self, rows: NDArray[Any]) -> Floats:
         """Move rows into the ball; values beyond a range to its end."""
         low, high = self._ends.T
         return np.asarray((np.clip(rows, low, high) - (low + high) / 2) / self.scale)
 
-    def scaled(self, rows: NDArray[Any]) -> NDArray[np.float64]:
+    def scaled(self, rows: NDArray[Any]) -> Floats:
         """Rows in units of the ball; values beyond a range stay beyond it."""
         low, high = self._ends.T
         return np.asarray((rows - (low + high) / 2) / self.scale)
 
-    def outward(self, rows: NDArray[Any]) -> NDArray[np.float64]:
+    def outward(self, rows: NDArray[Any]) -> Floats:
         """Rows of the ball in the units of the columns."""
         low, high = self._ends.T
         return np.asarray((low + high) / 2 + rows * self.scale)

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from sstq.array_types import Bools, Floats, Rows
 from sstq.inputs.arrays import as_vectors
-from sstq.inputs.base import Held, Input, Rows, refuse_groups
+from sstq.inputs.base import Held, Input, refuse_groups
 from sstq.inputs.people import Path, PeopleFile
 from sstq.inputs.plain_numbers import plain_numbers
 from sstq.inputs.reports import LocalReport
@@ -67,7 +68,7 @@ class Category(Input):
         drawn = streams.multiply_shift(source.words(len(given)), self.categories)
         return np.where(self._known(given), given, drawn[:, None]).astype(np.float64)
 
-    def together(self, values: Sequence[Any]) -> NDArray[np.float64]:
+    def together(self, values: Sequence[Any]) -> Floats:
         """Integers as they are, and -1 for any other value, which is drawn at random."""
         whole = [
             isinstance(value, int | np.integer) and not isinstance(value, bool)
@@ -79,7 +80,7 @@ class Category(Input):
         ]
         return np.array(kept, dtype=np.float64)
 
-    def _known(self, rows: Rows) -> NDArray[np.bool_]:
+    def _known(self, rows: Rows) -> Bools:
         return np.asarray(
             (rows >= 0) & (rows < self.categories) & (rows == np.floor(rows))
         )

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from sstq.array_types import Floats
 
 Label = str | int
-Floats = NDArray[np.float64]
 
 
 class _Unreadable:

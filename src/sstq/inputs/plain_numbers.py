@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sstq.array_types import Floats
 from sstq.inputs.arrays import as_vectors, is_arrow, of_dim
-from sstq.inputs.cells import Floats, cells_of, number_of
+from sstq.inputs.cells import cells_of, number_of
 
 
 def plain_numbers(X: ArrayLike) -> NDArray[Any]:

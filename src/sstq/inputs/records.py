@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from sstq.inputs.base import Held, Input, Rows, refuse_groups
+from sstq.array_types import Floats, Rows
+from sstq.inputs.base import Held, Input, refuse_groups
 from sstq.inputs.cells import cells_of
 from sstq.inputs.people import Path, PeopleFile
 from sstq.inputs.reports import LocalReport
@@ -51,7 +52,7 @@ class Column(ABC):
 
     def read(
         self, values: Any, name: str, strict: bool, report: LocalReport | None = None
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """The values as numbers, (n, width). What is no value is a ValueError if `strict`, and no answer otherwise."""
         cells = cells_of(values)
         counts = LocalReport() if report is None else report

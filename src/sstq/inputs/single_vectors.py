@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sstq.array_types import Floats
 from sstq.inputs.cells import vector_of
-
-Floats = NDArray[np.float64]
 
 LARGEST = 1e100
 

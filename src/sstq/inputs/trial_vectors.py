@@ -1,18 +1,17 @@
 """Unit vectors that expose faulty mechanisms, for tests, audits and calibration."""
 
 import numpy as np
-from numpy.typing import NDArray
+
+from sstq.array_types import Floats
 
 
-def typical_vector(dim: int, norm: float = 1.0) -> NDArray[np.float64]:
+def typical_vector(dim: int, norm: float = 1.0) -> Floats:
     """The default vector for error predictions: one fixed Gaussian direction."""
     direction = np.random.default_rng(0).standard_normal(dim)
     return direction * (norm / np.linalg.norm(direction))
 
 
-def structured_vectors(
-    dim: int, rng: np.random.Generator
-) -> dict[str, NDArray[np.float64]]:
+def structured_vectors(dim: int, rng: np.random.Generator) -> dict[str, Floats]:
     """Named batches of unit vectors, each (n, d).
 
     Gaussian and heavy-tailed ones are random; the others are inputs that a fast transform may leave unmixed.

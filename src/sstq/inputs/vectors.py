@@ -7,11 +7,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from sstq.array_types import Floats, Ints, Rows
 from sstq.checks import ArgumentError, check_integers
 from sstq.inputs.arrays import finite_vectors
-from sstq.inputs.base import Floats, Held, Input, Rows, refuse_groups
+from sstq.inputs.base import Held, Input, refuse_groups
 from sstq.inputs.bounds import Bounds, Ranges
 from sstq.inputs.cells import cells_of
 from sstq.inputs.people import Path, People, PeopleFile
@@ -367,7 +368,7 @@ def without(rows: Rows, bad: Any, report: LocalReport | None) -> Rows:
     return np.where(bad[:, None], np.zeros_like(rows), rows)
 
 
-def known_groups(groups: ArrayLike, count: int, rows: int) -> NDArray[np.int64]:
+def known_groups(groups: ArrayLike, count: int, rows: int) -> Ints:
     """Groups below `count`, with -1 for all others; ValueError for another number of groups than rows."""
     # Some may be missing, which makes floats of the others, or too large for an integer, or anything else.
     cells = [groups] if isinstance(groups, int) else cells_of(groups)

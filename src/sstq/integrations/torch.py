@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from sstq.array_types import Floats
 
 try:
     import torch  # absolute: PyTorch itself
@@ -139,19 +141,17 @@ def _trainable(model: torch.nn.Module) -> list[torch.Tensor]:
     return trainable
 
 
-def _flat(tensors: Sequence[torch.Tensor]) -> NDArray[np.float64]:
+def _flat(tensors: Sequence[torch.Tensor]) -> Floats:
     """One vector of tensors on any device, sparse or not."""
     dense = [
         tensor.detach().to("cpu", torch.float64).to_dense().reshape(-1)
         for tensor in tensors
     ]
-    numbers: NDArray[np.float64] = torch.cat(dense).numpy()
+    numbers: Floats = torch.cat(dense).numpy()
     return numbers
 
 
-def _encode(
-    vector: NDArray[np.float64], mechanism: Mechanism, rng: RngLike
-) -> Messages:
+def _encode(vector: Floats, mechanism: Mechanism, rng: RngLike) -> Messages:
     if len(vector) != mechanism.dim:
         raise ValueError(
             f"mechanism must have dim = {len(vector)}, the trainable parameters, got {mechanism.dim}"

@@ -15,11 +15,10 @@ from numpy.typing import ArrayLike
 
 from sstq import kernels
 from sstq.aggregation import Aggregator, Estimate, Estimator
-from sstq.array_types import Floats, Floats32, Ints, Words
+from sstq.array_types import Floats, Floats32, Ints, Rows, Words
 from sstq.checks import check_arguments, check_number
 from sstq.exactness import round_up
 from sstq.inputs import ClippedWarning, Input, LocalReport, Vectors
-from sstq.inputs.base import Rows
 from sstq.inputs.bounds import Bounds, read_ranges
 from sstq.inputs.trial_vectors import typical_vector
 from sstq.kernels.threads import row_chunks

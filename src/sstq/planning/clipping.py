@@ -19,12 +19,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from sstq.array_types import Floats
 from sstq.checks import ArgumentError, check_argument
 from sstq.mechanisms import Mechanism
-
-Floats = NDArray[np.float64]
 
 # A clip is found up to this part of the largest norm; a bin counts as so many norms.
 _PRECISION = 1e-6

@@ -15,11 +15,10 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq.aggregation import Aggregator
 from sstq.aggregation.estimates import Estimate
-from sstq.array_types import Floats
+from sstq.array_types import Floats, Ints
 from sstq.exactness import TOTAL
 from sstq.inputs.bounds import Ranges
 from sstq.mechanisms import Mechanism
@@ -45,7 +44,7 @@ class Cells(NamedTuple):
     the data are; of Frequencies these are multipliers. `what` is the name of a code.
     """
 
-    counts: NDArray[np.int64]
+    counts: Ints
     size: int
     lower: float
     upper: float

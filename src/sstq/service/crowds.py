@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
-from numpy.typing import NDArray
 
+from sstq.array_types import Ints
 from sstq.client.campaigns import Campaign, Shuffling
 from sstq.client.sealing import CROWD_BYTES
 from sstq.mechanisms import Mechanism
@@ -147,7 +147,7 @@ def mixed(
                 yield slot, part, envelopes[order[start : start + each], slot].tobytes()
 
 
-def permutation(count: int) -> NDArray[np.int64]:
+def permutation(count: int) -> Ints:
     """Return a uniformly random permutation, from the operating system's randomness.
 
     It sorts independent 64-bit numbers; if two are equal, all are drawn again, so every order is equally likely.

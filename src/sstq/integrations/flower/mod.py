@@ -10,8 +10,8 @@ from flwr.app import Context, Error, Message, MessageType, MetricRecord, RecordD
 from flwr.clientapp.typing import ClientAppCallable
 from flwr.common.constant import ErrorCode
 from flwr.supercore import log
-from numpy.typing import NDArray
 
+from sstq.array_types import Floats
 from sstq.integrations.flower.budget import Limits, NodeBudget
 from sstq.integrations.flower.vectors import PrivateArrays, sole_arrays
 from sstq.integrations.flower.wire import RECORD, MessageRequest
@@ -135,8 +135,8 @@ def _update(
     reply: Message,
     names: frozenset[str],
     arrays: PrivateArrays,
-    before: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    before: Floats,
+) -> Floats:
     """Return the change of the vector; ValueError if the reply does not fit, in words that may leave the node."""
     try:
         model = sole_arrays(reply.content, "the training's reply")

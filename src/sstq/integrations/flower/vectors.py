@@ -11,6 +11,8 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, RecordDict
 from numpy.typing import NDArray
 
+from sstq.array_types import Floats
+
 
 def sole_arrays(content: RecordDict, what: str) -> ArrayRecord:
     """Return the one ArrayRecord of a message; ValueError unless there is exactly one."""
@@ -72,7 +74,7 @@ class PrivateArrays:
     def _sizes(self) -> list[int]:
         return [int(np.prod(shape, dtype=np.int64)) for shape in self.shapes]
 
-    def flatten(self, record: ArrayRecord) -> NDArray[np.float64]:
+    def flatten(self, record: ArrayRecord) -> Floats:
         """Return the vector of a model with these arrays; ValueError if one has another shape."""
         parts = []
         for name, shape in zip(self.names, self.shapes, strict=True):
@@ -86,7 +88,7 @@ class PrivateArrays:
                 parts.append(values.astype(np.float64).reshape(-1))
         return np.concatenate(parts)
 
-    def add(self, record: ArrayRecord, vector: NDArray[np.float64]) -> ArrayRecord:
+    def add(self, record: ArrayRecord, vector: Floats) -> ArrayRecord:
         """Return the model with the vector added to these arrays; OverflowError if one would not be finite."""
         changed = dict(record)
         pieces = np.split(vector, np.cumsum(self._sizes)[:-1])
