@@ -13,6 +13,7 @@ from sstq.array_types import Floats, Rows
 from sstq.checks import ArgumentError
 from sstq.inputs.people import Path, People, PeopleFile
 from sstq.inputs.reports import LocalReport
+from sstq.inputs.vector_files import read_integers
 from sstq.randomness.secret import BitSource
 
 Held = dict[str, Any]
@@ -88,6 +89,10 @@ class Input(ABC):
                 raise ArgumentError(
                     name, f"must be left out: this mechanism takes {self.takes}"
                 )
+        if groups is None and "groups" in self.file_options:
+            raise ArgumentError(
+                "groups", "must be a .npy file with one integer per person, got None"
+            )
         files = [
             self.open_file(path, columns, by, answering=answering)
             for path in _listed(paths)
@@ -97,7 +102,9 @@ class Input(ABC):
             raise ValueError(
                 f"there are no vectors in {', '.join(file.name for file in files)}"
             )
-        return people
+        if groups is None:
+            return people
+        return People(files, read_integers(groups, people.count))
 
     @abstractmethod
     def open_file(

@@ -10,17 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sstq.array_types import Floats, Ints, Rows
-from sstq.checks import ArgumentError, check_integers
+from sstq.checks import check_integers
 from sstq.inputs.arrays import finite_vectors
 from sstq.inputs.base import Held, Input, refuse_groups
 from sstq.inputs.bounds import Bounds, Ranges
 from sstq.inputs.cells import cells_of
-from sstq.inputs.people import Path, People, PeopleFile
+from sstq.inputs.people import Path, PeopleFile
 from sstq.inputs.plain_numbers import any_vectors
 from sstq.inputs.reports import ClippedWarning, LocalReport
 from sstq.inputs.single_vectors import into_ball, read_vectors
 from sstq.inputs.trial_vectors import structured_vectors
-from sstq.inputs.vector_files import read_integers
 from sstq.inputs.vector_tables import VectorColumns, open_vectors
 from sstq.randomness import streams
 from sstq.randomness.secret import BitSource
@@ -284,25 +283,6 @@ class GroupedVectors(Input):
             [np.where(unknown, drawn, given)[:, None].astype(rows.dtype), mended],
             axis=1,
         )
-
-    def open(
-        self,
-        paths: Path | Sequence[Path],
-        *,
-        columns: Sequence[str] | None = None,
-        by: str | None = None,
-        groups: Path | None = None,
-        answering: bool = False,
-    ) -> People:
-        """Open files of vectors, and a .npy file with the private group of each person."""
-        if groups is None:
-            raise ArgumentError(
-                "groups", "must be a .npy file with one integer per person, got None"
-            )
-        people = super().open(
-            paths, columns=columns, by=by, groups=groups, answering=answering
-        )
-        return People(people.files, read_integers(groups, people.count))
 
     def open_file(
         self,
