@@ -98,11 +98,11 @@ def show_study(url: str, name: str, token: str, status: dict[str, Any]) -> None:
     show_facts("study", facts)
     rows = [_stage_row(stage) for stage in study["stages"]]
     columns = ("stage", "asked", "people", "received", "state", "epsilon")
-    told = "epsilon: behind the shuffler, of a person whose crowd that was"
+    caption = "epsilon: behind the shuffler, of a person whose crowd that was"
     shuffled = any(row[-1] is not None for row in rows)
     shown = len(columns) if shuffled else len(columns) - 1
     show_table(
-        "stages", columns[:shown], [row[:shown] for row in rows], told * shuffled
+        "stages", columns[:shown], [row[:shown] for row in rows], caption * shuffled
     )
     if study["next"]:
         note(f"May follow: {', '.join(study['next'])}.")

@@ -274,8 +274,8 @@ def _add_counts(aggregator: "Aggregator[Any]", path: Path, number: int) -> None:
         if STAGE in column_names(table):
             rows = _cells(table[STAGE]) == number
             names = {COUNT, *layout.names}
-            known = names & set(column_names(table))
-            table = {name: _cells(table[name])[rows] for name in known}
+            columns = names & set(column_names(table))
+            table = {name: _cells(table[name])[rows] for name in columns}
         aggregator.update_counts(table, source=fingerprint(table, layout))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
@@ -285,8 +285,8 @@ def _cells(column: Any) -> Any:
     """The values of a column as objects: where a field is of other stages only, it has none."""
     import numpy as np
 
-    told = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
-    return np.array(told, dtype=object)
+    values = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
+    return np.array(values, dtype=object)
 
 
 def result(
@@ -308,27 +308,27 @@ def result(
 
     check_output(output, force, inputs=[file])
     check_picture(plot, force)
-    found = read_study(file).result
-    if plot is not None and not hasattr(found, "plot"):
+    outcome = read_study(file).result
+    if plot is not None and not hasattr(outcome, "plot"):
         raise WrongUsage("--plot must be left out: there is no picture of this study")
-    if question is not None and not hasattr(found, "curves"):
+    if question is not None and not hasattr(outcome, "curves"):
         raise WrongUsage("--question must be left out: only a panel has questions")
-    columns = found.columns()
+    columns = outcome.columns()
     rows = [
         dict(zip(columns, row, strict=True))
         for row in zip(*columns.values(), strict=True)
     ]
-    show_facts(repr(found), _total(found.epsilon))
+    show_facts(repr(outcome), _total(outcome.epsilon))
     show_rows("", list(columns), rows, "write them with --output")
-    if found.note:
-        note(found.note)
+    if outcome.note:
+        note(outcome.note)
     if output is not None:
         write_csv(output, list(columns), rows)
         note(f"wrote {output}")
     if plot is not None:
         chosen = {} if question is None else {"question": question}
         with check_usage():
-            save_picture(found.plot(**chosen), plot)
+            save_picture(outcome.plot(**chosen), plot)
 
 
 def _replace(file: Path, study: "Study") -> None:

@@ -100,10 +100,12 @@ def show_rows(
     shown = []
     for part in parts.values():
         shown += part[: _STATISTICS if part[0].get("item") == "mean" else _ROWS]
-    told = [
+    filled = [
         name for name in columns if any(row[name] not in ("", None) for row in shown)
     ]
-    show_table(title, told, [[row[name] for name in told] for row in shown], caption)
+    show_table(
+        title, filled, [[row[name] for name in filled] for row in shown], caption
+    )
     if len(shown) < len(rows):
         note(f"{len(rows) - len(shown):,} more rows: {where}")
 

@@ -181,9 +181,9 @@ def _show(trial: "Simulation") -> None:
     ]
     show_table(title, ("column", "estimate", "±", "true"), table, caption="")
     # On stderr, so that it is there if the table is piped.
-    found = f"error {trial.error:.3g}, predicted {trial.predicted_error:.3g}{trial.clip_note}"
+    errors = f"error {trial.error:.3g}, predicted {trial.predicted_error:.3g}{trial.clip_note}"
     total = f"total ε = {tried.messages * tried.epsilon:g}, {tried.messages * trial.bits} bits per person"
-    note(f"{tried.name}, {total}: {found}")
+    note(f"{tried.name}, {total}: {errors}")
     if trial.note:
         note(trial.note)
 
@@ -200,9 +200,9 @@ def _try_words(table: Path, epsilon: float, column: str, longest: int | None) ->
     plan = study.plan(len(texts))
     if not plan.works:
         raise ValueError(f"the study cannot work: {plan.problem}")
-    found = study.simulate(texts)
+    result = study.simulate(texts)
     held = Counter(map(study.spelling.normalised, texts))
-    cells = zip(found.words, found.shares, found.stderr, strict=True)
+    cells = zip(result.words, result.shares, result.stderr, strict=True)
     rows = [
         (word, f"{share:.2%}", f"{error:.2%}", f"{held[word] / len(texts):.2%}")
         for word, share, error in cells
@@ -214,4 +214,4 @@ def _try_words(table: Path, epsilon: float, column: str, longest: int | None) ->
         caption="",
     )
     note(f"total ε = {epsilon:g} per person; {plan.of}: {plan.error:.2%}")
-    note(found.note)
+    note(result.note)

@@ -155,10 +155,10 @@ def c_questions(survey: Survey) -> list[dict[str, Any]]:
             "draw": draw,
             "items": part.items,
         }
-        told = question.for_devices()
-        told.pop("label_names", None)
+        fields = question.for_devices()
+        fields.pop("label_names", None)
         # A name of another question is its place.
-        entry |= {field: places.get(value, value) for field, value in told.items()}
+        entry |= {field: places.get(value, value) for field, value in fields.items()}
         entries.append(entry)
     return entries
 

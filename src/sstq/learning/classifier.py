@@ -15,19 +15,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sstq.checks import check_argument, check_number, check_option
 from sstq.learning.cohorts import CohortEstimator
-from sstq.learning.directions import (
-    Basis,
-    Weighted,
-    energy_profile,
-    fixed_basis,
-    public_basis,
-)
+from sstq.learning.directions import Basis, Weighted, fixed_basis, public_basis
 from sstq.learning.discriminant import (
     ClassSums,
     Discriminant,
     Form,
+    discriminants,
     pooled_sums,
-    shrunk_shares,
 )
 from sstq.learning.features import (
     FeatureMap,
@@ -35,8 +29,6 @@ from sstq.learning.features import (
     apply_features,
     features_from_dict,
     features_to_dict,
-    listed_ranges,
-    scaled_columns,
     unit_rows,
 )
 from sstq.learning.questions import Kind, Question
@@ -54,7 +46,7 @@ from sstq.mechanisms.groupunit.group_estimates import GroupEstimate
 from sstq.planning import shuffled_mechanism
 from sstq.studies import StudyPlan, register_study
 from sstq.studies.questions import require
-from sstq.studies.shuffled import shuffled_frequencies
+from sstq.studies.shuffled import trusted_frequencies
 
 # The shares of people in the cohort for the centre, if there are no public examples, and in the pilot cohort.
 _CENTRE_PEOPLE = 0.15
@@ -63,8 +55,6 @@ _PILOT_PEOPLE = 0.1
 _JUDGES = {"check": 0.25, "accuracy": 0.25, "classes": 0.5}
 # The directions at which the noise of a message is predicted; it hardly depends on them.
 _USUAL_DIRECTIONS = 32
-# The last chosen directions still have energy, so shrinkage assumes that it falls half as fast.
-_SHRINKAGE_DECAY = 0.5
 # A plan with a larger error of the predicted accuracy says that it cannot work.
 _MOST_ERROR = 0.25
 
@@ -192,13 +182,7 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         """Take the given feature map, or scale the columns of a table."""
         self._ranges = None
         if self.features is None:
-            self._ranges = listed_ranges(
-                self.bounds,
-                self.public,
-                columns,
-                getattr(self, "feature_names_in_", None),
-            )
-            self._map = scaled_columns(self._ranges, self.public)
+            self._map = self._scaled_columns(columns)
             return
         if isinstance(self.features, str):
             raise ValueError(
@@ -220,7 +204,7 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
 
     @classmethod
     def options_from_dict(cls, options: dict[str, Any]) -> dict[str, Any]:
-        """Return the parameters."""
+        """Return the parameters, with the feature map of its description."""
         return options | {"features": features_from_dict(options["features"])}
 
     @property
@@ -338,12 +322,10 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         )
 
     def _outcomes(self, categories: int, people: int) -> Frequencies:
-        """The mechanism of one of some outcomes: behind a shuffler that of the largest local ε."""
-        if self.trust == "local":
-            return Frequencies(categories, self.epsilon)
-        return shuffled_frequencies(
-            categories, self.epsilon, self.delta, people, self.messages
-        )
+        """The mechanism of one of some outcomes."""
+        names = ("epsilon", "trust", "delta", "messages")
+        options = {name: getattr(self, name) for name in names}
+        return trusted_frequencies(categories, people, **options)
 
     def _noise(self, mechanism: GroupUnit, people: int) -> float:
         """The expected squared error of class sums divided by the number of people; comparisons override this."""
@@ -353,7 +335,7 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
 
     def _take(self, cohort: str, question: Question, estimate: Any) -> None:
         people = round(estimate.people)
-        known = self._report
+        report = self._report
         facts: dict[str, Any] = {}
         if cohort == "centre":
             self._known_basis = fixed_basis(self._map, estimate.value)
@@ -374,11 +356,11 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
                 law = cast(Frequencies, question.mechanism).sets.law
                 facts |= accuracy_by_class(estimate, law, self.classes_.tolist())
         self._report = replace(
-            known,
-            local_epsilon=max(known.local_epsilon, question.mechanism.bundle_epsilon),
-            people={**known.people, cohort: people},
+            report,
+            local_epsilon=max(report.local_epsilon, question.mechanism.bundle_epsilon),
+            people={**report.people, cohort: people},
             message_bits={
-                **known.message_bits,
+                **report.message_bits,
                 cohort: question.mechanism.message_bits,
             },
             **facts,
@@ -398,35 +380,22 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
 
     def _class_sums(self, question: Question, estimate: GroupEstimate) -> ClassSums:
         """The sums of a cohort in units of spread."""
-        weights = self._sent(question).weights
-        sums = estimate.value.reshape(len(self.classes_), -1)
-        people = round(estimate.people)
-        noise = self._noise(cast(GroupUnit, question.mechanism), people) / sums.size
-        return ClassSums(
-            sums / weights, noise / weights**2, shrunk_shares(estimate), people
-        )
+        mechanism = cast(GroupUnit, question.mechanism)
+        noise = self._noise(mechanism, round(estimate.people))
+        return ClassSums.of(estimate, noise, self._sent(question).weights)
 
     def _discriminate(self, main: ClassSums) -> dict[str, Any]:
         pooled = pooled_sums(self._pilot, main)
         sent = self._sent(self._main)
-        if sent.examples is None:
-            self._discriminants = {
-                "nearest": Discriminant.nearest(pooled, sent.weights)
-            }
-        else:
-            decay = _SHRINKAGE_DECAY * self._basis.decay
-            energies = energy_profile(len(sent.rows), decay, pooled.level(decay))
-            self._discriminants = Discriminant.forms(
-                pooled, sent.weights, energies, sent.examples
-            )
+        self._discriminants = discriminants(pooled, sent, self._basis.decay)
         form = next(iter(self._discriminants))
         majority = float(np.max(pooled.shares))
         return {"directions": len(sent.rows), "majority": majority, "form": form}
 
     def conclude(self) -> LearningReport:
         """Return the report; the model itself is this estimator."""
-        known: LearningReport = self.report_
-        return known
+        report: LearningReport = self.report_
+        return report
 
     def plan(self, people: int) -> StudyPlan:
         """Tell how exactly the accuracy will be predicted."""
@@ -491,9 +460,9 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
     ) -> LearningReport:
         """Return a report; with labelled examples, which only a simulation has, including the true accuracy."""
         check_is_fitted(self, "report_")
-        known: LearningReport = self.report_
+        report: LearningReport = self.report_
         if X is None:
-            return known
+            return report
         true = float(self.score(X, y))
         error = math.sqrt(true * (1 - true) / len(np.asarray(y)))
-        return replace(known, true_accuracy=true, true_stderr=error)
+        return replace(report, true_accuracy=true, true_stderr=error)

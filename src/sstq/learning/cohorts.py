@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,12 +14,18 @@ from sklearn.utils.validation import validate_data
 
 from sstq.aggregation import Aggregator, Estimate
 from sstq.inputs.plain_numbers import plain_numbers
-from sstq.learning.features import FeatureMap, Floats, apply_features
+from sstq.learning.features import (
+    Columns,
+    FeatureMap,
+    Floats,
+    apply_features,
+    listed_ranges,
+    scaled_columns,
+)
 from sstq.learning.questions import Question
 from sstq.mechanisms import FrameUnit, Frequencies, GroupUnit
 from sstq.mechanisms.frequencies import FrequencyEstimate
 from sstq.mechanisms.groupunit.group_estimates import GroupEstimate
-from sstq.randomness.streams import mix_seed
 from sstq.studies import Study
 from sstq.studies.facts import estimate_from_dict, estimate_to_dict
 from sstq.studies.questions import require
@@ -60,30 +67,38 @@ class CohortEstimator(BaseEstimator, Study):  # type: ignore[misc]
     _width: int | None = None
     _simulation: Rng = None
 
+    @abstractmethod
     def _begin(self) -> None:
         """Check the parameters of a deployment."""
-        raise NotImplementedError
 
     def _begin_once(self) -> None:
         if not hasattr(self, "_map"):
             self._begin()
 
     @property
+    @abstractmethod
     def _cohorts(self) -> dict[str, float]:
         """All cohorts in turn, and their shares of the people."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _question(self, cohort: str, people: int, seed: int) -> Question:
-        raise NotImplementedError
+        """Return the question for a cohort, with this public seed."""
 
+    @abstractmethod
     def _take(self, cohort: str, question: Question, estimate: Any) -> None:
-        raise NotImplementedError
+        """Learn from the estimate of a cohort."""
+
+    def _scaled_columns(self, columns: int | None) -> Columns:
+        """The map of the columns of a table, scaled by `bounds` or by `public`."""
+        names = getattr(self, "feature_names_in_", None)
+        self._ranges = listed_ranges(self.bounds, self.public, columns, names)
+        return scaled_columns(self._ranges, self.public)
 
     # --- a study
 
     @property
     def options(self) -> dict[str, Any]:
-        """The parameters."""
+        """The parameters of the constructor, as scikit-learn lists them."""
         return dict(self.get_params(deep=False))
 
     def options_to_dict(self) -> dict[str, Any]:
@@ -110,18 +125,13 @@ class CohortEstimator(BaseEstimator, Study):  # type: ignore[misc]
     def weights(self) -> dict[str, float]:
         """The cohorts that are left."""
         self._begin_once()
-        return dict(list(self._cohorts.items())[len(self.learned) :])
+        return self._left(self._cohorts)
 
     def ask(self, cohort: str, people: int) -> Question:
         """Return the question for a cohort; public seeds follow from `random_state`, or from the study's name."""
         rng = self._simulation or generator_of(self.random_state)
-        if rng is None:
-            return self._question(
-                cohort,
-                people,
-                mix_seed(int(self.identifier[:15], 16), len(self.learned)),
-            )
-        return self._question(cohort, people, int(rng.integers(2**63)))
+        seed = self._public_seed if rng is None else int(rng.integers(2**63))
+        return self._question(cohort, people, seed)
 
     def take(
         self,

@@ -77,8 +77,9 @@ class Basis:
     def sent(self, rows: Floats) -> Weighted:
         """What belongs to the directions that a question has."""
         count = len(rows)
-        own = self.rows[:count]
-        roots = np.sum(rows * own, axis=1) / np.sum(own * own, axis=1)
+        unweighted = self.rows[:count]
+        squares = np.sum(unweighted * unweighted, axis=1)
+        roots = np.sum(rows * unweighted, axis=1) / squares
         if self.public is None:
             return Weighted(rows, roots, None)
         along = self.public[:, :count] * roots

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from sstq.learning.directions import energy_level
+from sstq.learning.directions import Weighted, energy_level, energy_profile
 from sstq.learning.features import Floats
 from sstq.mechanisms.groupunit.group_estimates import GroupEstimate
 
@@ -17,6 +17,8 @@ Form = Literal["nearest", "regression", "fisher"]
 
 # Of the mean variance of a direction: public examples tell covariances to about this.
 _RIDGE = 0.1
+# The last chosen directions still have energy, so shrinkage assumes that it falls half as fast.
+_SHRINKAGE_DECAY = 0.5
 # A class with less than this part of an equal share counts as that large.
 _LEAST_SHARE = 0.1
 # Public covariances and noisy means tell the squared correlation of a canonical direction to about this.
@@ -43,6 +45,17 @@ class ClassSums:
         energies = groups * np.sum(self.centred**2, axis=0)
         # The overall mean takes one of as many degrees of freedom as there are classes.
         return energy_level(energies, groups * (groups - 1) * self.noise, groups, decay)
+
+    @classmethod
+    def of(cls, estimate: GroupEstimate, noise: float, weights: Floats) -> ClassSums:
+        """The class sums of an estimate with this expected squared error, and the directions' weights, (p,)."""
+        sums = estimate.value.reshape(-1, len(weights))
+        return cls(
+            sums / weights,
+            noise / sums.size / weights**2,
+            shrunk_shares(estimate),
+            round(estimate.people),
+        )
 
     @property
     def centred(self) -> Floats:
@@ -162,6 +175,17 @@ class Discriminant:
             key=lambda factor: softmax(factor * scores, axis=1).max(axis=1).mean(),
         )
         return float(factors[place])
+
+
+def discriminants(
+    pooled: ClassSums, sent: Weighted, decay: float
+) -> dict[Form, Discriminant]:
+    """The discriminants that people may choose from: both forms, or without public examples the nearest class mean."""
+    if sent.examples is None:
+        return {"nearest": Discriminant.nearest(pooled, sent.weights)}
+    slower = _SHRINKAGE_DECAY * decay
+    energies = energy_profile(len(sent.rows), slower, pooled.level(slower))
+    return Discriminant.forms(pooled, sent.weights, energies, sent.examples)
 
 
 def _canonical(

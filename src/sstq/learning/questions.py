@@ -248,17 +248,17 @@ class Question(Document):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as JSON values."""
-        told = {
+        content = {
             **vars(self),
             "mechanism": json.loads(self.mechanism.to_json()),
             "features": features_to_dict(self.features),
             "classes": list(self._places),
         }
-        del told["_places"]
+        del content["_places"]
         if self.study is None:
-            del told["study"]
+            del content["study"]
         document: dict[str, Any] = as_json(
-            {"format": _FORMAT, "version": _VERSION} | told
+            {"format": _FORMAT, "version": _VERSION} | content
         )
         return document
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sstq.aggregation import Estimate
 from sstq.checks import ArgumentError, check_argument, check_number
 from sstq.learning.cohorts import CohortEstimator
-from sstq.learning.features import Floats, apply_features, listed_ranges, scaled_columns
+from sstq.learning.features import Floats, apply_features
 from sstq.learning.moments import explained, moment_dim, symmetric
 from sstq.learning.questions import Kind, Question, checked_bounds
 from sstq.learning.report import RegressionReport
@@ -112,10 +112,7 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
                 "y_bound",
                 f"must be positive, or (low, high) with low < high, got {self.y_bound!r}",
             )
-        self._ranges = listed_ranges(
-            self.bounds, self.public, columns, getattr(self, "feature_names_in_", None)
-        )
-        self._map = replace(scaled_columns(self._ranges, self.public), constant=0)
+        self._map = replace(self._scaled_columns(columns), constant=0)
         norm = _LONG_ROW * math.sqrt(self._map.width)
         self._bounds = checked_bounds(norm, (low + high) / 2, (high - low) / 2)
 
@@ -187,15 +184,14 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
 
     def conclude(self) -> RegressionReport:
         """Return the coefficients, and how much they explain; the model itself is this estimator."""
-        known = (
-            self.coef_,
-            self.intercept_,
-            self.r2_,
-            self.r2_interval_,
-            self.people_,
-            self.epsilon,
+        return RegressionReport(
+            coef=self.coef_,
+            intercept=self.intercept_,
+            r2=self.r2_,
+            r2_interval=self.r2_interval_,
+            people=self.people_,
+            epsilon=self.epsilon,
         )
-        return RegressionReport(*known)
 
     def plan(self, people: int) -> StudyPlan:
         """Tell the noise of the mean products of columns and target, which a ridge of √(2(d + 1)) times it drowns."""

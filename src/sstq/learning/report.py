@@ -202,12 +202,12 @@ def right_share(estimate: FrequencyEstimate) -> RightShare:
     )
 
 
-def predicted_accuracy(told: Sequence[RightShare]) -> dict[str, Any]:
+def predicted_accuracy(shares: Sequence[RightShare]) -> dict[str, Any]:
     """The accuracy from all cohorts that told it, with its standard error."""
-    weights = np.array([each.weight for each in told])
+    weights = np.array([each.weight for each in shares])
     weights = weights / weights.sum()
-    share = float(weights @ [each.share for each in told])
-    error = float(np.linalg.norm(weights * [each.stderr for each in told]))
+    share = float(weights @ [each.share for each in shares])
+    error = float(np.linalg.norm(weights * [each.stderr for each in shares]))
     return {"predicted_accuracy": min(max(share, 0.0), 1.0), "accuracy_stderr": error}
 
 

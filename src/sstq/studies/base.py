@@ -21,6 +21,7 @@ from sstq.aggregation import Aggregator, Estimate
 from sstq.checks import ArgumentError, check_argument
 from sstq.files.strict_json import read_json
 from sstq.messages.batch import Messages
+from sstq.randomness.streams import mix_seed
 from sstq.studies.kinds import Kinds
 from sstq.studies.questions import Document, check_identifier, require
 
@@ -208,6 +209,15 @@ class Study(ABC):
         self._state.asked = self.ask(cohort, people)
         self._state.people = people
 
+    def _left(self, cohorts: dict[str, float]) -> dict[str, float]:
+        """Those of all cohorts, in turn, that have not answered yet."""
+        return dict(list(cohorts.items())[len(self.learned) :])
+
+    @property
+    def _public_seed(self) -> int:
+        """The seed of the next question, from the name of the study."""
+        return mix_seed(int(self.identifier[:15], 16), len(self.learned))
+
     def _weights_left(self) -> dict[str, float]:
         weights = self.weights
         require(bool(weights), "all cohorts have answered: the result is there")
@@ -283,7 +293,7 @@ class Study(ABC):
     def to_json(self) -> str:
         """Return all of the study as JSON, for `from_json`."""
         state = self._state
-        told = {
+        body = {
             "options": self.options_to_dict(),
             "learned": state.learned,
             "asked": None if state.asked is None else state.asked.to_dict(),
@@ -295,7 +305,7 @@ class Study(ABC):
             "kind": self.kind,
             "study": state.identifier,
         }
-        return json.dumps(head | told, ensure_ascii=False, allow_nan=False)
+        return json.dumps(head | body, ensure_ascii=False, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:

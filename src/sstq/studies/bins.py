@@ -89,16 +89,16 @@ def _with_bumps(likely: Floats, rest: Floats, zero: float, error: float) -> Floa
 
     shapes, squares = _shapes()
     parts = [np.append(0.0, likely[1:])]
-    found = parts[0]
+    fitted = parts[0]
     for _ in range(_BUMPS):
-        height = shapes @ (rest - found) / np.sqrt(squares)
+        height = shapes @ (rest - fitted) / np.sqrt(squares)
         place = int(np.argmax(height))
         if height[place] < _SURE * error:
             break
         parts.append(shapes[place])
-        found = nnls(np.transpose(parts), rest)[0] @ parts
-    found = found * (1 - zero) / max(found.sum(), 1e-300)
-    return np.append(zero + found[0], found[1:])
+        fitted = nnls(np.transpose(parts), rest)[0] @ parts
+    fitted = fitted * (1 - zero) / max(fitted.sum(), 1e-300)
+    return np.append(zero + fitted[0], fitted[1:])
 
 
 def visible(error: float) -> float:

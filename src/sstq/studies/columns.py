@@ -121,7 +121,7 @@ def _edges(
 
 def _questions(edges: dict[str, Floats]) -> dict[str, Number]:
     """A number per column, whose bins are these."""
-    counts = {name: len(own) - 1 for name, own in edges.items()}
+    counts = {name: len(ends) - 1 for name, ends in edges.items()}
     return {name: Number(0, count, bins=count) for name, count in counts.items()}
 
 
@@ -161,7 +161,7 @@ class ColumnRange(Range):
     @property
     def weights(self) -> dict[str, float]:
         """Orders of magnitude, then ends."""
-        return dict([("orders", _ORDERS), ("ends", 1 - _ORDERS)][len(self.learned) :])
+        return self._left({"orders": _ORDERS, "ends": 1 - _ORDERS})
 
     def ask(self, cohort: str, people: int) -> ColumnsQuestion:  # noqa: ARG002
         """Ask for bins of a factor 2, or within what is surely there."""

@@ -13,26 +13,25 @@ Kind = TypeVar("Kind", bound=Estimate)
 
 def estimate_to_dict(estimate: Estimate) -> dict[str, Any]:
     """The fields of an estimate of unnamed coordinates; None for what is not known."""
-    told: dict[str, Any] = as_json(
+    values: dict[str, Any] = as_json(
         {
             field.name: getattr(estimate, field.name)
             for field in fields(estimate)
             if field.name != "names"
         }
     )
-    return told
+    return values
 
 
 def estimate_from_dict(kind: type[Kind], facts: dict[str, Any]) -> Kind:
     """The estimate of this kind, from its fields among others."""
-    known: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for field in fields(kind):
         if field.name in facts:
-            told = facts[field.name]
-            known[field.name] = (
-                np.array(told, float) if isinstance(told, list) else told
-            )
-    return kind(**known)
+            value = facts[field.name]
+            is_array = isinstance(value, list)
+            arguments[field.name] = np.array(value, float) if is_array else value
+    return kind(**arguments)
 
 
 def as_json(value: Any) -> Any:

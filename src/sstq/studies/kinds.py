@@ -28,12 +28,12 @@ class Kinds:
         self._later = later or {}
 
     def add(self, cls: _Class) -> _Class:
-        """Make a class known."""
+        """Register a class by its kind; ValueError if another class has this kind."""
         kind: str = cls.kind  # type: ignore[attr-defined]
-        known = self._classes.setdefault(kind, cls)
-        if known.__qualname__ != cls.__qualname__:
+        registered = self._classes.setdefault(kind, cls)
+        if registered.__qualname__ != cls.__qualname__:
             raise ValueError(
-                f"kind must be a new one, got {kind!r}, which is that of {known.__name__}"
+                f"kind must be a new one, got {kind!r}, which is that of {registered.__name__}"
             )
         self._classes[kind] = cls
         return cls
@@ -44,8 +44,8 @@ class Kinds:
         if not isinstance(kind, str) or kind not in names:
             _load_installed()
             names |= set(self._classes)
-        found = check_option("kind", kind, tuple(sorted(names)))
-        if found not in self._classes:
-            module, _, name = self._later[found].partition(":")
+        kind = check_option("kind", kind, tuple(sorted(names)))
+        if kind not in self._classes:
+            module, _, name = self._later[kind].partition(":")
             return getattr(import_module(module), name)
-        return self._classes[found]
+        return self._classes[kind]

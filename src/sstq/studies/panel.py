@@ -137,7 +137,7 @@ class Panel(Study):
 
     @classmethod
     def options_from_dict(cls, options: dict[str, Any]) -> dict[str, Any]:
-        """Read the mechanism."""
+        """Return the arguments, with the mechanism of its JSON."""
         given = {name: value for name, value in options.items() if name != "epsilon"}
         return given | {"mechanism": from_document(options["mechanism"])}
 
@@ -150,17 +150,19 @@ class Panel(Study):
     @property
     def weights(self) -> dict[str, float]:
         """The periods that are left."""
-        numbers = range(len(self.learned) + 1, self.options["periods"] + 1)
-        return {f"{self.options['period']} {number}": 1.0 for number in numbers}
+        numbers = range(1, self.options["periods"] + 1)
+        return self._left(
+            {f"{self.options['period']} {number}": 1.0 for number in numbers}
+        )
 
     def ask(self, cohort: str, people: int) -> PeriodQuestion:  # noqa: ARG002
         """Ask the mechanism's question in the next period."""
-        own = {
+        options = {
             name: self.options[name]
             for name in ("mechanism", "periods", "period", "late")
         }
         return PeriodQuestion(
-            study=self.identifier, number=len(self.learned) + 1, **own
+            study=self.identifier, number=len(self.learned) + 1, **options
         )
 
     def take(
@@ -235,7 +237,7 @@ class Panel(Study):
 def _item(
     name: str, item: Any, value: float, error: float, of_answers: int
 ) -> list[Any]:
-    """A row as JSON."""
-    known = math.isfinite(value) and math.isfinite(error)
-    pair = [float(value), float(error)] if known else [None, None]
+    """An item of an estimate as JSON values; None for what nobody told."""
+    is_known = math.isfinite(value) and math.isfinite(error)
+    pair = [float(value), float(error)] if is_known else [None, None]
     return [name, str(item), *pair, of_answers]

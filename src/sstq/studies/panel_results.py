@@ -124,20 +124,20 @@ class PanelResult(Tabular):
     def curves(self) -> dict[tuple[str, str], Curve]:
         """All curves, by question and item."""
         names = dict.fromkeys(name for period in self.estimates for name in period)
-        told = {name: self._told(name) for name in names}
+        series = {name: self._series(name) for name in names}
         smoothed: dict[tuple[str, str], Smoothed] = {}
-        for group in _groups(told):
-            raw, error, _ = np.swapaxes([told[name] for name in group], 0, 1)
+        for group in _groups(series):
+            raw, error, _ = np.swapaxes([series[name] for name in group], 0, 1)
             smoothed |= zip(group, smooth_together(raw, error), strict=True)
-        return {name: self._curve(name, told[name], smoothed) for name in names}
+        return {name: self._curve(name, series[name], smoothed) for name in names}
 
-    def _told(self, name: tuple[str, str]) -> Floats:
+    def _series(self, name: tuple[str, str]) -> Floats:
         """The estimate of each period, its error, and 1 for a share that is to be one of those who have an answer.
 
         One variance for all periods, per person: where it is estimated with the value, low values would count more.
         """
-        told = [period.get(name, (None, None, 0)) for period in self.estimates]
-        raw, stderr, of_answers = np.array(told, dtype=np.float64).T
+        rows = [period.get(name, (None, None, 0)) for period in self.estimates]
+        raw, stderr, of_answers = np.array(rows, dtype=np.float64).T
         people = np.maximum(1, self.people)
         scatter = stderr**2 * people
         common = np.nanmedian(scatter) if np.isfinite(scatter).any() else np.nan
@@ -147,34 +147,34 @@ class PanelResult(Tabular):
     def _curve(
         self,
         name: tuple[str, str],
-        told: Floats,
+        series: Floats,
         smoothed: dict[tuple[str, str], Smoothed],
     ) -> Curve:
-        raw, error, of_answers = told
-        own = smoothed[name]
+        raw, error, of_answers = series
+        of_people = smoothed[name]
         if not of_answers.any():
-            return Curve(*name, self.period, raw, error, own)
+            return Curve(*name, self.period, raw, error, of_people)
         missing = smoothed[name[0], NO_ANSWER]
         answered = np.maximum(1 - missing.value, _LEAST_ANSWERED)
-        share = own.value / answered
-        reach = np.hypot(own.stderr, share * missing.stderr) / answered
+        share = of_people.value / answered
+        reach = np.hypot(of_people.stderr, share * missing.stderr) / answered
         return Curve(
             *name,
             self.period,
             raw / answered,
             error / answered,
-            Smoothed(share, reach, own.jumps),
+            Smoothed(share, reach, of_people.jumps),
         )
 
     def curve(self, question: str = "", item: Any = "0") -> Curve:
         """Return the curve of an item, such as a label, a bin, "mean" or "quantile 0.5", of a question."""
         name = question, str(item)
         if name not in self.curves:
-            known = (
+            items = (
                 ", ".join(repr(each[1]) for each in self.curves if each[0] == question)
                 or "no items"
             )
-            raise KeyError(f"item of {question!r} must be one of {known}, got {item!r}")
+            raise KeyError(f"item of {question!r} must be one of {items}, got {item!r}")
         return self.curves[name]
 
     @property
@@ -210,22 +210,22 @@ class PanelResult(Tabular):
         """
         from sstq.plots.studies import draw_curves
 
-        known = list(dict.fromkeys(name for name, _ in self._shown))
-        question = check_option("question", question or known[0], known)
+        questions = list(dict.fromkeys(name for name, _ in self._shown))
+        question = check_option("question", question or questions[0], questions)
         chosen = items or [item for name, item in self.curves if name == question][:8]
         return draw_curves(
             [self.curve(question, item) for item in chosen], self, level, truth
         )
 
 
-def _groups(told: dict[tuple[str, str], Floats]) -> list[list[tuple[str, str]]]:
+def _groups(series: dict[tuple[str, str], Floats]) -> list[list[tuple[str, str]]]:
     """The curves that are smoothed together: the shares of a question if it has some, or else all of its items.
 
-    Means and quantiles of answers whose shares are told as well would tell the same twice.
+    Means and quantiles of answers whose shares are there as well would tell the same twice.
     """
-    with_shares = {name[0] for name, (*_, shares) in told.items() if shares.any()}
+    with_shares = {name[0] for name, (*_, shares) in series.items() if shares.any()}
     groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for name, (*_, shares) in told.items():
+    for name, (*_, shares) in series.items():
         question, item = name
         is_share = shares.any() or item == NO_ANSWER
         alone = question in with_shares and not is_share

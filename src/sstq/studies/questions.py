@@ -196,28 +196,28 @@ class Question(Document):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as JSON values."""
-        own = {
+        values = {
             field.name: getattr(self, field.name)
             for field in fields(self)
             if field.name != "mechanism"
         }
         head = {"format": FORMAT, "version": VERSION, "kind": self.kind}
-        return head | own | {"mechanism": json.loads(self.mechanism.to_json())}
+        return head | values | {"mechanism": json.loads(self.mechanism.to_json())}
 
     @classmethod
     def read(cls, data: dict[str, Any]) -> Question:
         """Read a document of any registered kind."""
-        found = data.get("format"), data.get("version")
-        wanted = f"the document must be of format {FORMAT!r}, version {VERSION}, got {found!r}"
-        require(found == (FORMAT, VERSION), wanted)
+        form = data.get("format"), data.get("version")
+        wanted = f"the document must be of format {FORMAT!r}, version {VERSION}, got {form!r}"
+        require(form == (FORMAT, VERSION), wanted)
         kind = _KINDS.find(data.get("kind"))
-        own = {
+        values = {
             name: value
             for name, value in data.items()
             if name not in ("format", "version", "kind")
         }
-        own["mechanism"] = from_document(own["mechanism"])
-        question: Question = kind(**own)
+        values["mechanism"] = from_document(values["mechanism"])
+        question: Question = kind(**values)
         return question
 
 

@@ -17,7 +17,6 @@ from sstq.inputs.single_vectors import LARGEST, into_ball, read_vectors
 from sstq.inputs.vector_tables import VectorColumns, open_vectors
 from sstq.mechanisms import FrameUnit, Frequencies
 from sstq.messages.batch import Messages
-from sstq.randomness.streams import mix_seed
 from sstq.studies import bins
 from sstq.studies.base import Study, StudyPlan, register_study
 from sstq.studies.bins import BINS, EDGES, Floats, bin_of
@@ -152,7 +151,7 @@ class Range(Study):
         if len(self.learned) > 1 and self._centred:
             cohorts["distances"] = _DISTANCES
         cohorts["mean"] = 1 - sum(cohorts.values())
-        return dict(list(cohorts.items())[len(self.learned) :])
+        return self._left(cohorts)
 
     @property
     def _centred(self) -> bool:
@@ -214,9 +213,13 @@ class Range(Study):
         return min(1.0, math.sqrt(square) / length)
 
     def _vectors(self, people: int, clip: float) -> FrameUnit:
-        seed = mix_seed(int(self.identifier[:15], 16), len(self.learned))
-        options: dict[str, Any] = {"clip": clip, "clients": people, "frame_seed": seed}
-        return FrameUnit(self.options["dim"], self.options["epsilon"], **options)
+        return FrameUnit(
+            self.options["dim"],
+            self.options["epsilon"],
+            clip=clip,
+            clients=people,
+            frame_seed=self._public_seed,
+        )
 
     def _noise2(self, people: int) -> float:
         """The squared error of the mean of so many people, with a clip of 1."""

@@ -80,8 +80,10 @@ class WordsResult(Tabular):
         kept = cohorts[-1]["words"]
         people = np.array([cohort["people"] for cohort in cohorts])
         own, other = np.array([cohort["rates"] for cohort in cohorts]).T
-        told = zip_longest(*(cohort["hits"] for cohort in cohorts), fillvalue=math.nan)
-        hits = np.array(list(told), dtype=np.float64).reshape(-1, len(cohorts))
+        padded = zip_longest(
+            *(cohort["hits"] for cohort in cohorts), fillvalue=math.nan
+        )
+        hits = np.array(list(padded), dtype=np.float64).reshape(-1, len(cohorts))
         asked = ~np.isnan(hits)
         gap = own - other
         weights = np.where(asked, people * gap**2 / (other * (1 - other)), 0.0)
@@ -96,13 +98,13 @@ class WordsResult(Tabular):
         )
         ends = [public, *(len(cohort["words"]) for cohort in cohorts)]
         tested = [max(1, public), *(cohort["tested"] for cohort in cohorts)]
-        found = _found(
+        listed = _found(
             chance,
             np.searchsorted(ends, np.arange(len(kept)), side="right"),
             tested,
             false_share,
         )
-        order = found[np.argsort(-shares[found], kind="stable")]
+        order = listed[np.argsort(-shares[listed], kind="stable")]
         left = 1 - float(shares[order].sum()), float(np.linalg.norm(stderr[order]))
         words = tuple(kept[place] for place in order)
         return cls(
@@ -208,8 +210,8 @@ class RangeResult(Tabular):
         size = float(np.linalg.norm(self.mean))
         error = float(np.linalg.norm(self.estimate.stderr))
         clipped = f"clip {self.clip:.3g}, {100 * self.beyond[0]:.3g} % beyond"
-        told = f"{self.people:,} people at a total ε of {self.epsilon:g}"
-        return f"<Mean of {told}: norm {size:.4g} ± {error:.2g}, {clipped}>"
+        people = f"{self.people:,} people at a total ε of {self.epsilon:g}"
+        return f"<Mean of {people}: norm {size:.4g} ± {error:.2g}, {clipped}>"
 
     @property
     def mean(self) -> Floats:
@@ -229,8 +231,8 @@ class RangeResult(Tabular):
         """Return the region of the mean of all vectors, with what clipping may have moved it, as far as `note` says."""
         if self.estimate.count == 1:
             # One message has no scatter: it is off by its own length and that of a vector at most.
-            told = float(np.linalg.norm(self.mean - self.centre))
-            reach = told + self.clip + self.bias
+            length = float(np.linalg.norm(self.mean - self.centre))
+            reach = length + self.clip + self.bias
             return Region(level, reach, np.full(len(self.mean), reach))
         noise = self.estimate.region(level)
         return Region(level, noise.radius + self.bias, noise.half_width + self.bias)

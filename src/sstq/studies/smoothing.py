@@ -117,11 +117,11 @@ def _places_by_others(raw: Floats, stderr: Floats) -> Floats:
     """
     anywhere = _anywhere(raw.shape[1])
     known = np.isfinite(raw + stderr)
-    told = np.zeros_like(raw)
+    evidence = np.zeros_like(raw)
     for curve in np.flatnonzero(known.any(axis=1)):
-        told[curve] = _evidence(raw[curve], stderr[curve])
+        evidence[curve] = _evidence(raw[curve], stderr[curve])
     bound = np.allclose(raw.sum(axis=0)[known.all(axis=0)], 1.0)
-    others = (1 - bound / len(raw)) * told.sum(axis=0) - told
+    others = (1 - bound / len(raw)) * evidence.sum(axis=0) - evidence
     likely = np.log(anywhere) + others
     likely = np.apply_along_axis(_likely, 1, likely)
     return np.asarray((1 - _WITH_OTHERS) * anywhere + _WITH_OTHERS * likely)
@@ -141,9 +141,9 @@ def _evidence(raw: Floats, stderr: Floats) -> Floats:
     top = fit.max()
     likely = np.bincount(models.at, np.exp(fit - top), len(raw)) + 1e-300
     takes_part = np.log(likely / likely[0]) + np.log(_TAKES_PART)
-    told = np.logaddexp(np.log(1 - _TAKES_PART), takes_part)
-    told[0] = 0.0
-    return np.asarray(told)
+    evidence = np.logaddexp(np.log(1 - _TAKES_PART), takes_part)
+    evidence[0] = 0.0
+    return np.asarray(evidence)
 
 
 def _in_errors(raw: Floats, stderr: Floats) -> tuple[Floats, Floats, float]:

@@ -21,7 +21,7 @@ from sstq.studies.base import Study, StudyPlan, register_study
 from sstq.studies.files import read_texts
 from sstq.studies.questions import Question, register_question, require
 from sstq.studies.results import WordsResult
-from sstq.studies.shuffled import shuffled_frequencies
+from sstq.studies.shuffled import trusted_frequencies
 from sstq.studies.spelling import END, LETTERS, Spelling
 
 # symbols of the first cohort, and how many more of each later one
@@ -234,12 +234,11 @@ class Words(Study):
     def weights(self) -> dict[str, float]:
         """One cohort per prefix length; none once nothing is left to ask about."""
         ends = [*range(_FIRST, self.options["longest"], _STEP), self.options["longest"]]
-        left = {
-            f"letters 1 to {end}": _DECLINE**number for number, end in enumerate(ends)
-        }
         if not any(self._kept):
             return {}
-        return dict(list(left.items())[len(self.learned) :])
+        return self._left(
+            {f"letters 1 to {end}": _DECLINE**number for number, end in enumerate(ends)}
+        )
 
     @property
     def _kept(self) -> tuple[list[str], list[list[int]]]:
@@ -266,12 +265,8 @@ class Words(Study):
         )
 
     def _frequencies(self, categories: int, people: int) -> Frequencies:
-        """The mechanism; behind a shuffler that of the largest local ε."""
-        epsilon = self.options["epsilon"]
-        delta = self.options["delta"]
-        if self.options["trust"] == "local":
-            return Frequencies(categories, epsilon)
-        return shuffled_frequencies(categories, epsilon, delta, people)
+        options = {name: self.options[name] for name in ("epsilon", "trust", "delta")}
+        return trusted_frequencies(categories, people, **options)
 
     def take(
         self, cohort: str, question: Any, aggregator: Aggregator[Estimate]
@@ -289,12 +284,12 @@ class Words(Study):
             _MOST_CATEGORIES,
             int(_WIDEST_SET * (1 + math.exp(question.mechanism.epsilon))),
         ) - len(words)
-        known = {None, *question.words}
+        listed = {None, *question.words}
         following = len(words) + np.flatnonzero(shares[len(words) :] > gate)
         for place in following[np.argsort(-shares[following], kind="stable")]:
             symbols, ends = question.symbols_of(int(place))
             text = question.spelling.text(symbols)
-            if ends and text not in known and room > 0:
+            if ends and text not in listed and room > 0:
                 words.append((text, shares[place]))
                 room -= 1
             elif (
@@ -334,13 +329,13 @@ class Words(Study):
         share = (4.7 + 1.64) * math.sqrt(rates.variance_at(0.0) / max(1, least))
         problem = ""
         if share > 1 / 2:
-            found = (
+            which = (
                 f"only strings of {share:.0%} of the people"
                 if share < 1
                 else "no strings"
             )
             problem = (
-                f"{found} would be found: ask more people, or take a larger epsilon"
+                f"{which} would be found: ask more people, or take a larger epsilon"
             )
         if least < 2:
             problem = (

@@ -119,10 +119,10 @@ class NodeBudget:
             ledger.spend(epsilon, round_id)
             spent = _sum(ledger)
             total = min(self.total_epsilon, ledger.epsilon)
-            said = (
+            message = (
                 "SstqMod: this answer spends epsilon = %s; %s of %s is spent in total"
             )
-            log(INFO, said, epsilon, round_up(spent), total)
+            log(INFO, message, epsilon, round_up(spent), total)
             # The ledger guards its own total under a lock. A smaller one may have been overspent since `permit`.
             if spent > Fraction(total):
                 raise ValueError(_exhausted(epsilon))
