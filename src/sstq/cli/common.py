@@ -56,6 +56,12 @@ ColumnsOption = Annotated[
 NoHeaderOption = Annotated[
     bool, option("Take the first line of CSV files for a person.", "--no-header")
 ]
+GroupsOption = Annotated[
+    Path | None,
+    option(
+        "Take the PRIVATE groups in this .npy, beside the vectors.", "--private-group"
+    ),
+]
 BoundsOption = Annotated[
     Path | None,
     option('Take vectors in the units of this JSON file: {"age": [0, 110], …}.'),

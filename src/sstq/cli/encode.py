@@ -5,6 +5,7 @@ from typing import Annotated
 
 from sstq.cli.common import (
     ColumnsOption,
+    GroupsOption,
     MechanismOption,
     NoHeaderOption,
     VerboseOption,
@@ -42,13 +43,7 @@ def encode(
             "Keep this column as PUBLIC labels of Parquet messages.", metavar="COLUMN"
         ),
     ] = None,
-    groups: Annotated[
-        Path | None,
-        option(
-            "Encode the PRIVATE groups in this .npy with the vectors.",
-            "--private-group",
-        ),
-    ] = None,
+    groups: GroupsOption = None,
     seed: Annotated[
         int | None, option("Simulate with this seed. The result is NOT private.", min=0)
     ] = None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from sstq.cli.common import (
     ColumnsOption,
+    GroupsOption,
     NoHeaderOption,
     WrongUsage,
     argument,
@@ -67,12 +68,7 @@ def send(
     ] = None,
     columns: ColumnsOption = None,
     no_header: NoHeaderOption = False,
-    groups: Annotated[
-        Path | None,
-        option(
-            "Send the PRIVATE groups in this .npy with the vectors.", "--private-group"
-        ),
-    ] = None,
+    groups: GroupsOption = None,
     token: Annotated[
         str | None,
         option(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from sstq.cli.common import (
     BoundsOption,
     ColumnsOption,
+    GroupsOption,
     NoHeaderOption,
     WrongUsage,
     argument,
@@ -50,13 +51,7 @@ def try_(
             "-m",
         ),
     ] = None,
-    groups: Annotated[
-        Path | None,
-        option(
-            "With --mechanism: take the private groups in this .npy.",
-            "--private-group",
-        ),
-    ] = None,
+    groups: GroupsOption = None,
     clip: Annotated[
         float | None,
         option("Scale longer vectors down to this norm.", show_default="1"),

@@ -162,9 +162,8 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
             )
         check_argument("epsilon", self.epsilon)
         check_argument("messages", self.messages)
-        shuffled = (
-            check_option("trust", self.trust, ("local", "shuffler")) == "shuffler"
-        )
+        check_option("trust", self.trust, ("local", "shuffler"))
+        shuffled = self.trust == "shuffler"
         if shuffled:
             check_number("delta", self.delta, 1e-15, 0.1)
         elif self.messages > 1:
@@ -184,10 +183,6 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         if self.features is None:
             self._map = self._scaled_columns(columns)
             return
-        if isinstance(self.features, str):
-            raise ValueError(
-                f"features must be None, a callable or a fitted transformer, got {self.features!r}"
-            )
         if self.bounds is not None:
             raise ValueError("bounds must be left out: features have a scale already")
         self._map = self.features
@@ -270,7 +265,6 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         )
 
     def _class_question(self, cohort: str, people: int, seed: int) -> Question:
-        features = self._map
         groups = len(self.classes_)
         # The pilot is asked along the directions that all people would be asked along.
         everybody = (
@@ -286,7 +280,7 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
             mechanism,
             rows,
             self._basis.centre,
-            features,
+            self._map,
             self.classes_.tolist(),
         )
 
@@ -304,22 +298,20 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
     ) -> Any:
         """The mechanism of vectors, with private groups or without; behind a shuffler it chooses the blocks."""
         if self.trust == "shuffler":
-            options: dict[str, Any] = {
-                "messages": self.messages,
-                "groups": groups,
-                "frame_seed": seed,
-            }
-            return shuffled_mechanism(dim, self.epsilon, self.delta, people, **options)
+            return shuffled_mechanism(
+                dim,
+                self.epsilon,
+                self.delta,
+                people,
+                messages=self.messages,
+                groups=groups,
+                frame_seed=seed,
+            )
+        options: dict[str, Any] = {"clients": people, "frame_seed": seed}
         if groups is None:
-            return FrameUnit(dim, self.epsilon, clients=people, frame_seed=seed)
-        return GroupUnit(
-            dim,
-            self.epsilon,
-            groups=groups,
-            clients=people,
-            blocks=self.blocks,
-            frame_seed=seed,
-        )
+            return FrameUnit(dim, self.epsilon, **options)
+        options |= {"groups": groups, "blocks": self.blocks}
+        return GroupUnit(dim, self.epsilon, **options)
 
     def _outcomes(self, categories: int, people: int) -> Frequencies:
         """The mechanism of one of some outcomes."""
@@ -355,14 +347,12 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
             if cohort == "classes":
                 law = cast(Frequencies, question.mechanism).sets.law
                 facts |= accuracy_by_class(estimate, law, self.classes_.tolist())
+        mechanism = question.mechanism
         self._report = replace(
             report,
-            local_epsilon=max(report.local_epsilon, question.mechanism.bundle_epsilon),
-            people={**report.people, cohort: people},
-            message_bits={
-                **report.message_bits,
-                cohort: question.mechanism.message_bits,
-            },
+            local_epsilon=max(report.local_epsilon, mechanism.bundle_epsilon),
+            people=report.people | {cohort: people},
+            message_bits=report.message_bits | {cohort: mechanism.message_bits},
             **facts,
         )
         if self._discriminants:
@@ -394,8 +384,7 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
 
     def conclude(self) -> LearningReport:
         """Return the report; the model itself is this estimator."""
-        report: LearningReport = self.report_
-        return report
+        return self.report()
 
     def plan(self, people: int) -> StudyPlan:
         """Tell how exactly the accuracy will be predicted."""
@@ -410,21 +399,11 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
                 people, sizes, of="check_people is 0: no accuracy is predicted"
             )
         judges = sizes["accuracy"]
-        error = math.sqrt(
-            self._outcomes(2, judges).sets.rates.variance_at(0.5) / judges
-        )
-        problem = (
-            ""
-            if error < _MOST_ERROR
-            else f"{judges} people are too few to tell its accuracy"
-        )
-        return StudyPlan(
-            people,
-            sizes,
-            error,
-            "the standard error of the predicted accuracy, at most",
-            problem,
-        )
+        rates = self._outcomes(2, judges).sets.rates
+        error = math.sqrt(rates.variance_at(0.5) / judges)
+        problem = f"{judges} people are too few to tell its accuracy"
+        of = "the standard error of the predicted accuracy, at most"
+        return StudyPlan(people, sizes, error, of, problem * (error >= _MOST_ERROR))
 
     # --- use
 

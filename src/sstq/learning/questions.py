@@ -106,7 +106,19 @@ class Question(Document):
             judged in fitting,
             f"scores must be given exactly to judge them, got {judged} for {kind!r}",
         )
-        groups = len(self.scores[0][0]) if judged else mechanism.groups or 0
+        self._check_arrays()
+        object.__setattr__(self, "_places", self._places_of_labels())
+
+    @property
+    def _groups(self) -> int:
+        """The number of classes that the message or the scores tell apart; 0 without any."""
+        if self.scores:
+            return len(self.scores[0][0])
+        return self.mechanism.groups or 0
+
+    def _check_arrays(self) -> None:
+        """Refuse arrays of another shape, and numbers whose results would overflow."""
+        groups = self._groups
         width = self._width
         columns = width if self.directions is None else self.directions.shape[-1]
         arrays = [(self.directions, (width, columns)), (self.centre, (columns,))]
@@ -119,15 +131,20 @@ class Question(Document):
             )
             limits = f"numbers up to {_LARGEST:g} in magnitude, here an array of shape {shape}"
             require(fine, f"directions, centre and scores must be {limits}")
-        if kind in ("check", "recall"):
-            outcomes = 2**judged if kind == "check" else 2 * groups
+
+    def _places_of_labels(self) -> dict[Any, int]:
+        """The place of every label; ValueError unless they are as many as the message or the scores tell apart."""
+        groups = self._groups
+        if self.kind in ("check", "recall"):
+            outcomes = 2 ** len(self.scores) if self.kind == "check" else 2 * groups
+            categories = self.mechanism.estimate_dim
             require(
-                mechanism.estimate_dim == outcomes,
-                f"categories must be {outcomes}, got {mechanism.estimate_dim}",
+                categories == outcomes,
+                f"categories must be {outcomes}, got {categories}",
             )
-        if kind == "errors":
+        if self.kind == "errors":
             require(
-                (groups, mechanism.dim) == (1, 2),
+                (groups, self.mechanism.dim) == (1, 2),
                 "scores must be of one regression and dim must be 2",
             )
             groups = 0
@@ -137,7 +154,7 @@ class Question(Document):
             len(places) == len(labels) == groups,
             f"classes must be {groups} different labels, got {labels!r}",
         )
-        object.__setattr__(self, "_places", places)
+        return places
 
     @property
     def _width(self) -> int:

@@ -20,9 +20,9 @@ from sstq.messages.batch import Messages
 from sstq.studies.base import Study, StudyPlan, register_study
 from sstq.studies.files import read_texts
 from sstq.studies.questions import Question, register_question, require
-from sstq.studies.results import WordsResult
 from sstq.studies.shuffled import trusted_frequencies
 from sstq.studies.spelling import END, LETTERS, Spelling
+from sstq.studies.words_results import WordsResult
 
 # symbols of the first cohort, and how many more of each later one
 _FIRST = 3
