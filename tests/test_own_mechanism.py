@@ -43,70 +43,54 @@ def installed(tmp_path_factory):
     return os.environ | {"PYTHONPATH": str(folder / "site"), "SSTQ_QUIET": "1"}
 
 
-def run(installed, folder, *arguments, code=0):
-    command = [sys.executable, "-m", "sstq", *map(str, arguments)]
+# Commands of one process: starting another one takes longer than most of them.
+COMMANDS = """
+import json, sys
+from sstq.cli import main
+
+for words in json.loads(sys.argv[1]):
+    sys.argv[1:] = words
+    try:
+        main()
+    except SystemExit as end:
+        if end.code:
+            raise
+    print("\\f", end="", flush=True)
+"""
+
+
+def run(installed, folder, *commands):
+    """What each of these commands prints; all must succeed."""
+    words = json.dumps([command.split() for command in commands])
     done = subprocess.run(
-        command, cwd=folder, env=installed, capture_output=True, text=True, check=False
+        [sys.executable, "-c", COMMANDS, words],
+        cwd=folder,
+        env=installed,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert done.returncode == code, done.stderr
-    return done.stdout
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split("\f")[:-1]
 
 
 def test_commands_know_both_mechanisms(installed, tmp_path):
     """Shares are within six standard errors: false failures below 1e-8."""
-    run(
-        installed,
-        tmp_path,
-        "spec",
-        "--name",
-        "coordinate-sign",
-        "--dim",
-        4,
-        "--epsilon",
-        2,
-        "-o",
-        "sign.json",
-    )
-    assert "coordinate-sign" in run(installed, tmp_path, "inspect", "sign.json")
-    assert "encoder follows the integers\tyes" in run(
-        installed, tmp_path, "audit", "exact", "sign.json"
-    )
-    options = ("--set", "categories=3", "--epsilon", 3)
-    run(
-        installed,
-        tmp_path,
-        "spec",
-        "--name",
-        "hadamard-response",
-        *options,
-        "-o",
-        "shares.json",
-    )
-    assert (
-        json.loads((tmp_path / "shares.json").read_text())["mechanism"]
-        == "hadamard-response"
-    )
     np.save(tmp_path / "labels.npy", np.arange(9000) % 3)
-    run(
+    _, inspected, audited, *_ = run(
         installed,
         tmp_path,
-        "encode",
-        "labels.npy",
-        "-m",
-        "shares.json",
-        "-o",
-        "messages.sstq",
+        "spec --name coordinate-sign --dim 4 --epsilon 2 -o sign.json",
+        "inspect sign.json",
+        "audit exact sign.json",
+        "spec --name hadamard-response --set categories=3 --epsilon 3 -o shares.json",
+        "encode labels.npy -m shares.json -o messages.sstq",
+        "aggregate messages.sstq -m shares.json -o result",
     )
-    run(
-        installed,
-        tmp_path,
-        "aggregate",
-        "messages.sstq",
-        "-m",
-        "shares.json",
-        "-o",
-        "result",
-    )
+    assert "coordinate-sign" in inspected
+    assert "encoder follows the integers\tyes" in audited
+    written = json.loads((tmp_path / "shares.json").read_text())
+    assert written["mechanism"] == "hadamard-response"
     mean, stderr = (
         np.load(tmp_path / "result" / f"{name}.npy") for name in ("mean", "stderr")
     )
@@ -123,96 +107,36 @@ assert found[0].error.variance == found[0].build().typical_error().variance / 10
 assert not _of_packages(3, 2.0, 1000, 2)
 """
     subprocess.run([sys.executable, "-c", program], env=installed, check=True)
-    assert (
-        "frameunit"
-        in run(
-            installed,
-            tmp_path,
-            "plan",
-            "--dim",
-            300,
-            "--clients",
-            10000,
-            "--epsilon",
-            3,
-        ).lower()
-    )
+    (planned,) = run(installed, tmp_path, "plan --dim 300 --clients 10000 --epsilon 3")
+    assert "frameunit" in planned.lower()
 
 
 def test_a_collector_takes_its_messages(installed, tmp_path):
-    run(
-        installed,
-        tmp_path,
-        "spec",
-        "--name",
-        "coordinate-sign",
-        "--dim",
-        4,
-        "--epsilon",
-        2,
-        "-o",
-        "sign.json",
-    )
-    command = [
-        sys.executable,
-        "-m",
-        "sstq",
-        "serve",
-        "--folder",
-        "collector",
-        "--port",
-        "0",
-    ]
+    np.save(tmp_path / "vectors.npy", np.full((50, 4), 0.25))
+    command = [sys.executable, "-m", "sstq", "serve"]
+    command += ["--folder", "collector", "--port", "0"]
     with subprocess.Popen(
         command, cwd=tmp_path, env=installed, stdout=subprocess.PIPE, text=True
     ) as server:
         try:
             lines = [server.stdout.readline() for _ in range(2)]
             url = re.search(r"http://\S+", lines[0])[0].rstrip("/")
-            token = lines[1].split()[-1]
-            admin = ("--url", url, "--token", token)
-            run(
+            admin = f"--url {url} --token {lines[1].split()[-1]}"
+            *_, quota = run(
                 installed,
                 tmp_path,
-                "campaign",
-                "create",
-                "signs",
-                "--mechanism",
-                "sign.json",
-                *admin,
+                "spec --name coordinate-sign --dim 4 --epsilon 2 -o sign.json",
+                f"campaign create signs --mechanism sign.json {admin}",
+                f"campaign tokens signs --people 100 {admin}",
             )
-            quota = run(
-                installed,
+            *_, inspected = run(
+                installed | {"SSTQ_SEND_TOKEN": quota.strip()},
                 tmp_path,
-                "campaign",
-                "tokens",
-                "signs",
-                "--people",
-                "100",
-                *admin,
-            ).strip()
-            np.save(tmp_path / "vectors.npy", np.full((50, 4), 0.25))
-            environment = installed | {"SSTQ_SEND_TOKEN": quota}
-            run(
-                environment,
-                tmp_path,
-                "send",
-                f"{url}/signs",
-                "vectors.npy",
-                "--most-epsilon",
-                2,
-            )
-            run(installed, tmp_path, "campaign", "close", "signs", *admin)
-            run(
-                installed,
-                tmp_path,
-                "campaign",
-                "export",
-                "signs",
-                "--output",
-                "state.npz",
-                *admin,
+                f"send {url}/signs vectors.npy --most-epsilon 2",
+                f"campaign close signs {admin}",
+                f"campaign export signs --output state.npz {admin}",
+                "inspect state.npz -m sign.json",
             )
         finally:
             server.terminate()
-    assert "50" in run(installed, tmp_path, "inspect", "state.npz", "-m", "sign.json")
+    assert "50" in inspected

@@ -110,8 +110,8 @@ def test_an_unknown_group_is_a_uniform_one_with_the_zero_vector(
 
 
 def test_vectors_of_unknown_groups_add_to_no_sum():
-    """At ε = 20 the vectors of 3000 people would add about 500 to each of three sums; errors are about 30."""
-    mechanism = sstq.GroupUnit(2, 20.0, groups=3, clients=3000)
+    """At ε = 8 the vectors of 3000 people would add about 500 to each of three sums; errors are about 30."""
+    mechanism = sstq.GroupUnit(2, 8.0, groups=3, clients=3000)
     vectors = np.full((3000, 2), 0.5)
 
     def sums(group):
