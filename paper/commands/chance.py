@@ -22,10 +22,15 @@ def chance(
             show_default="1000 to 30000",
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="The number of splits.")] = 2,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="The number of splits.", show_default="2 of KEEL's, 1 of R's"
+        ),
+    ] = None,
     output: OutputOption = Path("learn"),
 ) -> None:
-    """Learn from 26 tables of KEEL, and fit the chance that a classifier beats its most frequent class."""
+    """Learn from 49 tables, and fit the chance that a classifier beats its most frequent class."""
     from paper.chance import (
         PEOPLE,
         TABLES,
@@ -35,6 +40,7 @@ def chance(
         measure_all,
         right_in_hindsight,
         right_of_others,
+        sure_of_others,
     )
     from sstq.checks import check_option
     from sstq.files.atomic import write_csv
@@ -51,5 +57,7 @@ def chance(
     }
     for rule, share in shares.items():
         typer.echo(f"{rule}: right in {share:.1%}")
+    said, right = sure_of_others(rows)
+    typer.echo(f"where it is sure, in {said:.1%}: right in {right:.1%}")
     typer.echo(f"constants: {fit_chance(rows).round(3).tolist()}")
     typer.echo(output / "chance.csv")

@@ -179,6 +179,10 @@ def _of_classes(chosen: "Plan") -> Facts:
             "likely to beat the most frequent class",
             f"while it has less than {chosen.useful_below:.0%} of the people",
         ),
+        (
+            "unlikely to beat it",
+            f"where it has more than {chosen.useless_above:.0%} of the people",
+        ),
         ("chance if classes are equally frequent", f"{chosen.chance:.2f}"),
         ("people", f"{chosen.clients:,}"),
     ]

@@ -71,7 +71,8 @@ def plan(
             error; `shuffled_mechanism` takes any number.
         classes: the number of classes, for a classifier to which every person contributes once; `dim` is then the
             number of features, of norm 1. It is feasible if a class mean is at least as long as its noise, along the
-            directions that are sent; `Plan.useful_below` and `Plan.chance` say how likely it is better than guessing.
+            directions that are sent; `Plan.useful_below`, `Plan.useless_above` and `Plan.chance` say how likely it is
+            better than guessing.
 
     Returns:
         The plan; its `feasible` and `verdict()` say whether the task can work. ValueError if it is impossible, with

@@ -32,7 +32,9 @@ _CLOSE = 0.97
 _CORRECTIONS = 5
 # Of the chance of a classifier: the constant, and the factors of the logarithms of its noise and of the odds of the
 # most frequent class (`python -m paper chance`).
-_CHANCE = (-1.276, -1.066, -1.313)
+_CHANCE = (-1.954, -1.178, -1.402)
+# The logit of nine in ten.
+_LIKELY = math.log(9)
 # Replacing one person changes the sum of all vectors by this many times clip.
 _SENSITIVITY = 2.0
 
@@ -184,11 +186,20 @@ class Plan:
     def useful_below(self) -> float:
         """The share of the most frequent class below which a classifier is likely better than guessing that class.
 
-        At this share the chance is 1/2, by a logistic regression on the noise and the odds of the most frequent class
-        over 26 tables, 1,000 to 30,000 people, ε = 1 and 3 (docs/learning.md). How far the classes are apart decides as
-        much, and no plan knows it. nan for a mean.
+        At this share the chance is 9/10, by a logistic regression on the noise and the odds of the most frequent class
+        over 49 tables, 1,000 to 30,000 people, ε = 1 and 3 (docs/learning.md). How far the classes are apart decides as
+        much, and no plan knows it: from here to `useless_above` the answer is open. nan for a mean.
         """
-        return self._chance(lambda evidence, of_odds: evidence / -of_odds)
+        return self._share_of(_LIKELY)
+
+    @property
+    def useless_above(self) -> float:
+        """The share of the most frequent class above which the chance is less than 1/10; nan for a mean."""
+        return self._share_of(-_LIKELY)
+
+    def _share_of(self, logit: float) -> float:
+        """The share of the most frequent class at which the chance has this logit."""
+        return self._chance(lambda evidence, of_odds: (evidence - logit) / -of_odds)
 
     @property
     def chance(self) -> float:
