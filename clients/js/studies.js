@@ -7,8 +7,8 @@ import { Mechanism, SstqError, canonical } from "./sstq.js";
 
 const LARGEST = 1e100, BINS = 240, MOST_LETTERS = 100, FINE = 64, DOUBLINGS = 60;
 
-const fail = (message) => {
-  throw new SstqError("document", message);
+const fail = (message, code = "document") => {
+  throw new SstqError(code, message);
 };
 const must = (isFine, message) => isFine || fail(message);
 const isInteger = (value, low, high) => Number.isInteger(value) && value >= low && value <= high;
@@ -404,8 +404,8 @@ export async function nextVisit({ stage, closes, opens, senders }, part, { remem
     fail(`the stage ${number} of ${stage.study} is over: ${part.stage} was seen before; nothing was sent`);
   if (opens !== null && Date.now() < Date.parse(opens)) return new Date(opens);
   try {
-    if ((await allowance()) === 0 && senders === "single-use")
-      throw new SstqError("refused", "the token was used before: you have answered");
+    if ((await allowance()) === 0)
+      fail(senders === "single-use" ? "the token was used before: you have answered" : "the token pays for nobody else", "refused");
   } catch (error) {
     if (error.status !== 410) throw error;
     return error.retryAfter ? new Date(Date.now() + 1000 * error.retryAfter) : null;

@@ -118,6 +118,18 @@ def test_a_single_use_token_that_was_used_is_told(server, tmp_path):
         person(server, "tokens", tmp_path, "again", token=token).take_part("tea")
 
 
+def test_with_a_token_that_pays_for_nobody_else_nothing_is_charged(server, tmp_path):
+    begin(server, "quota", words(), 100)
+    token = server.sender("quota", people=1)
+    first = person(server, "quota", tmp_path, "first", token=token)
+    assert first.take_part("tea") is None
+    ledger = Ledger(tmp_path / "own.ledger", epsilon=20.0)
+    late = person(server, "quota", tmp_path, "late", token=token, ledger=ledger)
+    with pytest.raises(ValueError, match="the token pays for nobody else"):
+        late.take_part("tea")
+    assert ledger.spent == 0
+
+
 def test_a_device_draws_its_period_and_comes_again(server, tmp_path, monkeypatch):
     begin(server, "year", panel(), 100, hours=1)
     stage = stage_of(server, "year")

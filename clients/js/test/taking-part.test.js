@@ -291,6 +291,15 @@ test("a single-use token that was used is said", async () => {
   }, { document, allowance: { content: '{"messages":0}' } });
 });
 
+test("with a token that pays for nobody else nothing is charged", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "sstq-"));
+  const ledger = await Ledger.open(join(folder, "ledger"), { epsilon: 20 });
+  await withCollector(async (url, requests) => {
+    await failing(visit(url, visitor({ token: "empty", ledger }), "tea"), /pays for nobody else/, "refused");
+    assert.deepEqual([await ledger.spent(), posted(requests)], [0, []]);
+  }, { document: await stageOf(words), allowance: { content: '{"messages":0}' } });
+});
+
 test("a stage behind a shuffler is a crowd: one sealed answer to the shuffler, and nothing to another address", async () => {
   const { messageBits } = new Mechanism(words.mechanism), outbox = new Outbox(new Kept());
   const sealed = { slots: 1, envelope_bytes: 48 + Math.ceil(messageBits / 8), closes: CLOSES };

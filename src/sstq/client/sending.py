@@ -392,7 +392,9 @@ class Client:
                 else None
             )
         if allowance == 0:
-            raise _refusal("the token was used before: you have answered")
+            if self.campaign.senders == "single-use":
+                raise _refusal("the token was used before: you have answered")
+            raise _refusal("the token pays for nobody else")
         question = self.campaign.question
         turn = known.turn
         if isinstance(question, PeriodQuestion):
