@@ -32,7 +32,7 @@ from sstq.cli.common import (
     read_mechanism,
     write_text,
 )
-from sstq.cli.terminal import Facts, flattened, note, show_facts, show_table
+from sstq.cli.terminal import Facts, agree, flattened, note, show_facts, show_table
 
 HELP = """
 Manage the campaigns of a collector (sstq serve).
@@ -417,7 +417,7 @@ def delete(
     Example: sstq campaign delete steps --yes
     """
     if not yes:
-        _agree(f"Delete {name} and all of its messages?")
+        agree(f"Delete {name} and all of its messages?")
     ask("DELETE", url, f"/campaigns/{name}", token)
     note(f"{name} is deleted.")
 
@@ -429,21 +429,9 @@ def _confirm_end(closes: Any, yes: bool) -> None:
     """Ask before a campaign is closed for good by a time that has passed."""
     now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     if isinstance(closes, str) and closes <= now and not yes:
-        _agree(
+        agree(
             f"{closes} has passed (it is {now}): the campaign would be closed for good. Go on?"
         )
-
-
-def _agree(question: str) -> None:
-    """Stop unless the answer is yes."""
-    try:
-        agreed = typer.confirm(question)
-    except typer.Abort:
-        raise ValueError(
-            "there is no answer: add --yes to go on without being asked"
-        ) from None
-    if not agreed:
-        raise typer.Abort
 
 
 def _tokens(answer: dict[str, Any]) -> Facts:

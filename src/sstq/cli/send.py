@@ -106,11 +106,7 @@ def send(
         raise WrongUsage(
             f"URL must begin with http:// or https://, got {url!r}; did you mean http://{url}?"
         )
-    listed = None if tokens is None else tokens.read_text().split()
-    if listed == []:
-        raise WrongUsage(
-            f"--tokens {tokens}: the file is empty; sstq campaign tokens prints tokens"
-        )
+    listed = _read_tokens(tokens)
     kept = _open_ledger(ledger, total_epsilon)
     client = Client(
         url,
@@ -150,6 +146,18 @@ def send(
         note(
             f"The collector's key was not checked; next time pass --collector-key {client.key}"
         )
+
+
+def _read_tokens(path: Path | None) -> list[str] | None:
+    """The tokens in a file, if there is one."""
+    if path is None:
+        return None
+    tokens = path.read_text().split()
+    if not tokens:
+        raise WrongUsage(
+            f"--tokens {path}: the file is empty; sstq campaign tokens prints tokens"
+        )
+    return tokens
 
 
 def _open_ledger(path: Path | None, total_epsilon: float | None) -> "Ledger | None":

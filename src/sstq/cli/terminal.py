@@ -40,6 +40,18 @@ def note(text: str) -> None:
     _say("", "", text, "dim")
 
 
+def agree(question: str) -> None:
+    """Ask on the terminal, and stop unless the answer is yes."""
+    try:
+        agreed = typer.confirm(question)
+    except typer.Abort:
+        raise ValueError(
+            "there is no answer: add --yes to go on without being asked"
+        ) from None
+    if not agreed:
+        raise typer.Abort
+
+
 def _say(head: str, head_style: str, text: str, style: str) -> None:
     from rich.text import Text
 
