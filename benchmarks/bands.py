@@ -1,4 +1,4 @@
-"""How often 95 % intervals of shares, numbers and means by group hold, and whether predicted accuracies are fair.
+"""How often 95 % intervals of shares, numbers, accuracies and means by group hold, and how fair predictions are.
 
 Every cell is simulated with new people in each round; SSTQ_BENCHMARK_FULL=1 takes five times as many rounds.
 """
@@ -17,7 +17,9 @@ from scipy import stats
 import sstq
 from benchmarks.harness import FULL, Result, benchmark
 from sstq.learning import PrivateClassifier
+from sstq.learning.class_answers import ClassAnswers
 from sstq.mechanisms.frequencies import FrequencyEstimate
+from sstq.mechanisms.survey.question_estimates import NumberEstimate
 from sstq.randomness.secret import bit_source
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -95,6 +97,68 @@ def numbers() -> Iterator[tuple[str, int, Round]]:
                 MANY,
                 hold,
             )
+
+
+def few_answers() -> Iterator[tuple[str, int, Round]]:
+    """Shares, bands and means where hardly anybody has an answer, and most of them one: told by luck in many rounds."""
+    number = sstq.Number(0, 3, bins=3)
+    mean = sstq.Mean("x").within({"x": number})
+    for answered, (epsilon, people) in itertools.product(
+        (0.03, 0.1), ((1.0, 500), (1.0, 4000), (6.0, 60))
+    ):
+        for kind, question, shares in (
+            ("choice", sstq.Choice(["a", "b", "c"]), [0.98, 0.01, 0.01]),
+            ("number", number, [0.98, 0.01, 0.01]),
+            ("mean", mean, [0.97, 0.03]),
+        ):
+            mechanism = sstq.Frequencies(len(shares) + 1, epsilon)
+            chances = np.append(answered * np.array(shares), 1 - answered)
+            truth = {
+                "choice": np.array(shares),
+                "number": np.append(np.cumsum(shares)[:-1], 1.0),
+                "mean": 3 * np.array(shares[:1]),
+            }[kind]
+
+            def hold(
+                rng: np.random.Generator,
+                kept: Any = (mechanism, question, chances, truth, people),
+            ) -> bool | None:
+                inner, asked, drawn, wanted, count = kept
+                labels = rng.choice(len(drawn), count, p=drawn)
+                aggregator = inner.aggregator().update(inner.encode(labels, rng))
+                found = asked._result("x", [aggregator.mean()], aggregator)
+                if np.isnan(found.estimate).any():
+                    return None
+                is_number = isinstance(found, NumberEstimate)
+                low, high = found.cdf_band() if is_number else found.interval()
+                return bool(np.all((low <= wanted + 1e-12) & (high >= wanted - 1e-12)))
+
+            yield (
+                f"{kind}, {answered:.0%} with an answer, ε = {epsilon:g}, n = {people:,}",
+                MANY,
+                hold,
+            )
+
+
+def classes() -> Iterator[tuple[str, int, Round]]:
+    """The accuracy of the more frequent one of two classes, 95 % of whom a classifier is right about."""
+    for epsilon, people in itertools.product((1.0, 3.0, 6.0, 12.0), (30, 150)):
+        mechanism = sstq.Frequencies(4, epsilon)
+
+        def hold(
+            rng: np.random.Generator, kept: Any = (mechanism, people)
+        ) -> bool | None:
+            inner, count = kept
+            outcomes = rng.choice(4, count, p=[0.03, 0.57, 0.16, 0.24])
+            estimate = inner.aggregator().update(inner.encode(outcomes, rng)).mean()
+            law = inner.sets.law
+            told = ClassAnswers(tuple(estimate.value.tolist()), count, law)
+            if np.isnan(told.accuracies[0]):
+                return None
+            low, high = told.interval(0.95)
+            return bool(low[0] <= 0.95 <= high[0])
+
+        yield f"accuracy by class, ε = {epsilon:g}, n = {people}", MANY, hold
 
 
 def groups() -> Iterator[tuple[str, int, Round]]:
@@ -202,7 +266,8 @@ def bands() -> Iterator[Result]:
         warnings.simplefilter("ignore")
         record = csv.writer(file, lineterminator="\n")
         record.writerow(["cell", "rounds", "told", "held"])
-        for what, rounds, hold in itertools.chain(shares(), numbers(), groups()):
+        cells = (shares(), numbers(), few_answers(), classes(), groups())
+        for what, rounds, hold in itertools.chain(*cells):
             rng = np.random.default_rng(1)
             told = [
                 held for held in (hold(rng) for _ in range(rounds)) if held is not None
