@@ -285,6 +285,7 @@ def test_nobody_overrides_what_another_class_has_made_concrete(case):
         "typical_error",
         "mean_error",
         "prospect",
+        "uniform_coordinates",
         # whose estimates are more, or noisy
         "aggregator",
         "load_aggregator",
