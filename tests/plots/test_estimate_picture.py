@@ -29,3 +29,23 @@ def test_a_picture_takes_labels_and_axes():
     assert [text.get_text() for text in axes.get_xticklabels()] == ["a", "b", "c"]
     with pytest.raises(ValueError, match="labels must be 3"):
         estimate.plot(labels=["a"])
+
+
+def test_groups_of_too_few_people_keep_their_place():
+    """Half of the groups have nobody: their names are within the axes, and why they have no bar is written there."""
+    labels = [f"country {number}" for number in range(6)]
+    asked = {
+        "country": sstq.Choice(labels),
+        "age": sstq.Number(0, 100),
+        "age by country": sstq.By("country", "age"),
+    }
+    survey = sstq.Survey(6.0, asked)
+    people = {"country": labels[:3] * 1000, "age": [40.0, 50.0, 60.0] * 1000}
+    result = survey.aggregator().update(survey.encode(people, rng=1)).mean()
+    unknown = np.isnan(result["age by country"].estimate)
+    assert unknown.tolist() == [False, False, False, True, True, True]
+    axes = result.plot().axes[-1]
+    assert axes.get_xlim() == (-0.6, 5.6)
+    written = [text.get_text() for text in axes.texts]
+    assert written == ["too few\nanswers"] * 3
+    assert [text.xy[0] for text in axes.texts] == [3, 4, 5]

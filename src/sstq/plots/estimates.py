@@ -13,6 +13,8 @@ _MOST_BARS = 40
 _LONGEST_NAME = 28
 _LETTERS = 75
 _MOST_PANELS = 12
+# Beside so many places there is room to say why one has no bar.
+_MOST_TOLD = 8
 
 
 def draw_estimate(
@@ -80,6 +82,7 @@ def draw_questions(results: Sequence[Any], level: float) -> Any:
         else:
             draw_intervals(axes, np.arange(len(low)), result.estimate, low, high)
             name_places(axes, result.items)
+            name_unknown(axes, result.estimate)
         over = {"people": "all people", "answers": "those who answered"}[result.over]
         axes.set_title(
             f"{result.name}: {result.count:,} messages, over {over}, {100 * level:g} %",
@@ -124,6 +127,24 @@ def name_places(axes: Any, names: Sequence[str]) -> None:
     if len(names) * max(map(len, names)) > _LETTERS:
         slanted = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"}
     axes.set_xticks(range(len(names)), [shortened(name) for name in names], **slanted)
+
+
+def name_unknown(axes: Any, values: Any) -> None:
+    """Keep the places of values that nobody knows, and say there why."""
+    if len(values) > _MOST_BARS:
+        return
+    # Without it a place at an end without a bar is cut off.
+    axes.set_xlim(-0.6, len(values) - 0.4)
+    for place in np.flatnonzero(np.isnan(values)):
+        text = "too few\nanswers" if len(values) <= _MOST_TOLD else "–"
+        axes.annotate(
+            text,
+            (place, 0),
+            (0, 3),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+        )
 
 
 def shortened(name: str) -> str:
