@@ -122,6 +122,7 @@ def test_the_mean_needs_no_known_range(scale, seed):
     assert error < 0.5 * math.sqrt(known)
     assert error < found.region(0.999).radius < 10 * math.sqrt(known)
     assert found.centre.any()
+    assert "far longer vectors is not seen" in repr(found)
     assert found.clip < 3 * scale
     assert found.beyond[0] < 0.3
 

@@ -60,7 +60,8 @@ class RangeResult(Tabular):
         error = float(np.linalg.norm(self.estimate.stderr))
         clipped = f"clip {self.clip:.3g}, {100 * self.beyond[0]:.3g} % beyond"
         people = f"{self.people:,} people at a total ε of {self.epsilon:g}"
-        return f"<Mean of {people}: norm {size:.4g} ± {error:.2g}, {clipped}>"
+        told = f"norm {size:.4g} ± {error:.2g}, {clipped}; {self.note}"
+        return f"<Mean of {people}: {told}>"
 
     @property
     def mean(self) -> Floats:
