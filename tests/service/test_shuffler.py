@@ -377,7 +377,7 @@ def test_a_database_has_one_role(tmp_path):
 
 
 def test_a_collector_that_does_not_answer_is_asked_less_and_less_often():
-    from sstq.service.shuffler import next_pause
+    from sstq.service.mixing import next_pause
 
     pauses = [10.0]
     for _ in range(7):

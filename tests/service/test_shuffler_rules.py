@@ -16,9 +16,10 @@ from sstq.client.campaigns import read_document
 from sstq.client.http import RequestError
 from sstq.client.sealing import SealingKey
 from sstq.service import clock as clocks
-from sstq.service import shuffler as shufflers
+from sstq.service import mixing
 from sstq.service.crowds import count_outgoing, waiting
-from sstq.service.shuffler import Shuffler, ShufflerSettings, Work
+from sstq.service.mixing import Work
+from sstq.service.shuffler import Shuffler, ShufflerSettings
 from sstq.service.store import Upload
 from tests.service.serving import ADMINISTRATOR
 
@@ -162,7 +163,7 @@ def test_a_batch_that_is_not_accepted_waits(shuffler, monkeypatch, status):
         asked.append(json.loads(options["headers"]["SSTQ-Batch"]))
         raise RequestError("no", status)
 
-    monkeypatch.setattr(shufflers, "request", refuse)
+    monkeypatch.setattr(mixing, "request", refuse)
     work.forward_when_due(entry)
     work.forward_when_due(entry)  # not before a pause
     assert [(manifest["size"], manifest["tokens"]) for manifest in asked] == [(25, 25)]

@@ -21,18 +21,12 @@ from urllib.parse import urlsplit
 from numpy.typing import ArrayLike
 
 from sstq.accounting import BudgetExhausted, Ledger, RoundAlreadySpent
-from sstq.accounting.ledger import ledger_price
 from sstq.checks import ArgumentError, check_argument, check_number
-from sstq.client.campaigns import (
-    MOST_PEOPLE,
-    Shuffling,
-    Stage,
-    read_document,
-)
+from sstq.client.campaigns import MOST_PEOPLE, Shuffling, Stage
+from sstq.client.fetching import Allowed, accepted, refusal_to_send
 from sstq.client.http import Answer, RequestError, request
 from sstq.client.outbox import Outbox, Part, Payment, Target, Upload, Waiting
 from sstq.client.sealing import payloads, seal_person
-from sstq.client.signing import SHUFFLER_PREFIX, signer, verify
 from sstq.client.targets import read_target
 from sstq.mechanisms.answers import answer
 from sstq.messages.batch import Messages
@@ -128,11 +122,8 @@ class Client:
             shuffler_url=shuffler_url,
         )
         self._tokens = _checked_tokens(token)
-        self._url = target.url
         self._target = target
-        self._shuffler_url = shuffler_url
-        self._least_threshold = least_threshold
-        self._most_epsilon = most_epsilon
+        self._allowed = Allowed(most_epsilon, shuffler_url, least_threshold)
         self._ledger = ledger
         self._patience = patience
         self._fetch()
@@ -148,89 +139,18 @@ class Client:
 
     def _fetch(self) -> None:
         """Fetch and check the campaign, or the open stage of a study; ValueError if its terms are not allowed."""
-        target = self._target
-        least_threshold = self._least_threshold
-        fetched = self._request("GET", self._url)
-        self._document = read_document(fetched.content)
-        self.campaign = self._document.campaign
-        signature = fetched.headers.get("SSTQ-Signature", "")
-        self.key = signer(
-            fetched.content, signature, self._document.keys, target.collector_key
-        )
+        answer = self._request("GET", self._target.url)
+        found = accepted(answer, self._target, self._allowed)
+        self._document = found.document
+        self.campaign = found.document.campaign
+        self.key = found.key
         # from now on no other one
-        self._target = target._replace(collector_key=self.key)
-        self._price = ledger_price(self.campaign.mechanism)
-        stage = self.campaign.stage
-        if target.name != (self.campaign.name if stage is None else stage.study):
-            raise _refusal(
-                f"the collector returned the campaign {self.campaign.name!r} instead of {target.name!r}"
-            )
-        if (shuffling := self.campaign.shuffling) is not None:
-            if target.collector_key is None or target.shuffler_key is None:
-                missing = target.collector_key is None
-                raise ArgumentError(
-                    "pinned_key" if missing else "pinned_shuffler",
-                    "must be given: a shuffled campaign needs both public keys, known from its operators, or a link "
-                    "that has them; nothing was sent",
-                )
-            self._check_shuffler(
-                shuffling, fetched, target.address, target.shuffler_key
-            )
-            if least_threshold is not None:
-                self._check_crowd(shuffling, least_threshold)
-        elif (
-            target.shuffler_key is not None
-            or self._shuffler_url is not None
-            or least_threshold is not None
-        ):
-            raise _refusal("the campaign names no shuffler instead of the pinned one")
-        if self._price > self._most_epsilon:
-            asked = f"the campaign asks for epsilon = {self._price!r} per person"
-            problem = f"must be at least {self._price!r}, got {self._most_epsilon!r}: {asked}; nothing was sent"
-            raise ArgumentError("most_epsilon", problem)
-        self._asked = Target(self.campaign.name, self.campaign.digest, self._price)
+        self._target = self._target._replace(collector_key=self.key)
+        self._asked = Target(self.campaign.name, self.campaign.digest, found.price)
 
     def _address(self, name: str) -> str:
         """The address for messages to a campaign of the same service."""
-        return f"{self._url.rpartition('/')[0]}/{name}/messages"
-
-    def _check_shuffler(
-        self, terms: Shuffling, fetched: Answer, address: str, pinned: str
-    ) -> None:
-        """ValueError unless the shuffler is the pinned one, is here, and signed the document.
-
-        Its signature covers its address, both sealing keys and the terms. It signs one document for everybody, so the
-        collector cannot give one person a key or an address of their own.
-        """
-        if terms.key != pinned:
-            raise _refusal(
-                f"the campaign names the shuffler {terms.key} instead of the pinned one"
-            )
-        if terms.url != address:
-            remedy = f"If its operator confirms that address, use {terms.url}/{self.campaign.name}"
-            raise _refusal(
-                f"the campaign's shuffler is at {terms.url}, not at {address}", remedy
-            )
-        try:
-            signature = fetched.headers.get("SSTQ-Shuffler-Signature", "")
-            verify(fetched.content, signature, bytes.fromhex(pinned), SHUFFLER_PREFIX)
-        except ValueError as error:
-            raise _refusal(
-                f"{address} is not the shuffler that the campaign names"
-            ) from error
-
-    def _check_crowd(self, terms: Shuffling, least_threshold: int) -> None:
-        """ValueError unless every crowd has at least so many people whom no single party can be."""
-        crowd = terms.threshold if terms.below_threshold == "drop" else 1
-        if crowd < least_threshold:
-            fewer = f"fewer than least_threshold = {least_threshold}"
-            raise _refusal(f"the campaign forwards crowds of {crowd} people, {fewer}")
-        if self.campaign.senders == "everybody":
-            raise _refusal(
-                f"least_threshold = {least_threshold} protects nobody where senders = 'everybody': one party may be "
-                "all the others of a crowd",
-                "Ask for a campaign with single-use tokens, or leave out least_threshold",
-            )
+        return f"{self._target.url.rpartition('/')[0]}/{name}/messages"
 
     def check_ready(self) -> None:
         """ValueError unless the campaign is open and there is a token if it needs one."""
@@ -240,7 +160,7 @@ class Client:
         if status != "open":
             when = campaign.opens if status == "scheduled" else campaign.closes
             happens = "opens" if status == "scheduled" else "closed"
-            raise _refusal(
+            raise refusal_to_send(
                 f"{campaign.name} {happens} at {when:%Y-%m-%dT%H:%M:%SZ}, and it is {now:%Y-%m-%dT%H:%M:%SZ}"
             )
         if campaign.senders != "everybody" and not self._tokens:
@@ -263,7 +183,7 @@ class Client:
             and not tokens
         )
         if anonymous and people > 1 and campaign.most_messages <= campaign.slots:
-            raise _refusal(
+            raise refusal_to_send(
                 f"without a sender's token only one person may be sent, got {people}",
                 f"Ask the campaign's owner for a token for {people} people",
             )
@@ -274,10 +194,10 @@ class Client:
         ):
             fewer = f"{allowance // campaign.slots} more people, not {people}"
             if single:
-                raise _refusal("the token was used before")
+                raise refusal_to_send("the token was used before")
             if campaign.stage is None:
-                raise _refusal(f"the token pays for {fewer}")
-            raise _refusal(
+                raise refusal_to_send(f"the token pays for {fewer}")
+            raise refusal_to_send(
                 f"there is room for {fewer}",
                 f"Send at most {allowance // campaign.slots} people to this stage, and the others to later ones",
             )
@@ -296,7 +216,7 @@ class Client:
             remedy = (
                 "The stage is over: send to the next one in a moment" if over else ""
             )
-            problem = str(_refusal(str(error).removesuffix("."), remedy))
+            problem = str(refusal_to_send(str(error).removesuffix("."), remedy))
             raise RequestError(problem, error.status, error.retry_after) from error
         allowance = stated.get("messages") if isinstance(stated, dict) else None
         return allowance if isinstance(allowance, int) else None
@@ -324,7 +244,7 @@ class Client:
             ValueError: nothing was spent or sent.
         """
         if self.campaign.stage is not None:
-            raise _refusal(
+            raise refusal_to_send(
                 f"{self.campaign.stage.study} is a study",
                 "Call take_part, which answers it once",
             )
@@ -358,10 +278,10 @@ class Client:
         stage = self.campaign.staged
         answer = self.campaign.question.purpose
         with self.outbox.locked():
-            if self.outbox.study_of(self._url) not in (None, answer):
-                raise _refusal(f"{stage.study} is another study now")
+            if self.outbox.study_of(self._target.url) not in (None, answer):
+                raise refusal_to_send(f"{stage.study} is another study now")
             known = self.outbox.remembered(answer)
-            self.outbox.remember(self._url, known)
+            self.outbox.remember(self._target.url, known)
             if known.answered:
                 self._deliver(lambda _: None)
             elif not self._is_charged(answer):
@@ -377,7 +297,7 @@ class Client:
     def _answer(self, stage: Stage, known: Part, value: Any) -> datetime | None:
         """Answer a stage of a study, if it is the person's; returns when to come again."""
         if stage.number < known.stage:
-            raise _refusal(
+            raise refusal_to_send(
                 f"stage {stage.number} of {stage.study} is over: {known.stage} was there before"
             )
         try:
@@ -393,14 +313,14 @@ class Client:
             )
         if allowance == 0:
             if self.campaign.senders == "single-use":
-                raise _refusal("the token was used before: you have answered")
-            raise _refusal("the token pays for nobody else")
+                raise refusal_to_send("the token was used before: you have answered")
+            raise refusal_to_send("the token pays for nobody else")
         question = self.campaign.question
         turn = known.turn
         if isinstance(question, PeriodQuestion):
             turn = turn or draw_turn(question.to_json())
         known = known._replace(stage=stage.number, turn=turn)
-        self.outbox.remember(self._url, known)
+        self.outbox.remember(self._target.url, known)
         if turn is not None and not is_turn(question.to_json(), turn):
             return self._beginning(stage, turn)
         self.outbox.put(
@@ -408,7 +328,7 @@ class Client:
             self._asked,
             self._uploads(question.encode_each([value])),
             needs_ledger=self._ledger is not None,
-            taken=(self._url, known._replace(answered=True)),
+            taken=(self._target.url, known._replace(answered=True)),
         )
         self._deliver(lambda _: None)
         return None
@@ -443,7 +363,7 @@ class Client:
                 "messages must come from the campaign's mechanism; encode them with `campaign.mechanism`"
             )
         if self.campaign.stage is not None and not self._tokens:
-            raise _refusal(
+            raise refusal_to_send(
                 "many people's answers to a study need a sender's token",
                 "Call take_part for one person",
             )
@@ -497,7 +417,7 @@ class Client:
         total = self.outbox.messages()
         paid = ""
         refusals: list[str] = []
-        price = self._price
+        price = self._asked.price
         for waiting in self.outbox.waiting():
             price = waiting.target.price
             if waiting.answer != paid and not self._pay(waiting):
@@ -585,7 +505,7 @@ class Client:
         )
         if receipt.json() != {"count": stated}:
             raise RequestError(
-                f"the receipt of {urlsplit(self._url).netloc} is for another upload"
+                f"the receipt of {urlsplit(self._target.url).netloc} is for another upload"
             )
 
     def _uploads(self, messages: Messages) -> Iterator[Upload]:
@@ -651,7 +571,3 @@ def _checked_tokens(token: str | Sequence[str] | None) -> list[str]:
                 "token", "must be printable ASCII characters, got another"
             )
     return tokens
-
-
-def _refusal(problem: str, remedy: str = "") -> ValueError:
-    return ValueError(f"{problem}; nothing was sent{'. ' * bool(remedy)}{remedy}")
