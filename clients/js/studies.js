@@ -413,5 +413,6 @@ export async function nextVisit({ stage, closes, opens, senders }, part, { remem
   const isPanel = question.kind === "period", turn = isPanel ? (part.turn ?? drawn(question.own)) : undefined;
   await remember(isPanel ? { stage: number, turn } : { stage: number });
   if (!isPanel || mayAnswer(question.own, turn)) return undefined;
-  return turn < number ? null : new Date(Date.parse(closes) + 3.6e6 * hours * (turn - number - 1));
+  const begins = closes === null || hours === null ? NaN : Date.parse(closes) + 3.6e6 * hours * (turn - number - 1);
+  return turn < number || !isReal(begins) ? null : new Date(begins);
 }

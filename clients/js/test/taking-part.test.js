@@ -139,6 +139,18 @@ test("a device draws its period once, comes again when it begins, and answers in
   assert.deepEqual([...turns].sort(), [1, 2, 3]);
 });
 
+test("a period that no document dates is no time to come again", async () => {
+  const question = { ...panel, number: 1 };
+  for (const changes of [{}, { closes: CLOSES, stage: { people: null, hours: null } }]) {
+    const outbox = new Outbox(new Kept());
+    await outbox.part(`study ${panel.study}`, "", { stage: 1, turn: 2 });
+    await withCollector(async (url, requests) => {
+      assert.equal(await visit(url, visitor({ outbox }), 1), null);
+      assert.equal(posted(requests).length, 0);
+    }, { document: await stageOf(question, 1, changes) });
+  }
+});
+
 test("who was away in the drawn period answers later if the panel says so", async () => {
   for (const late of ["skip", "answer"]) {
     const outbox = new Outbox(new Kept());

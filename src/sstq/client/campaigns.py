@@ -263,6 +263,11 @@ class Campaign:
         return StudyDocument.from_dict({**self.staged.question, "mechanism": mechanism})
 
     @property
+    def link_name(self) -> str:
+        """The name in its link: that of a stage's study, otherwise its own."""
+        return self.name if self.stage is None else self.stage.study
+
+    @property
     def staged(self) -> Stage:
         """The stage; ValueError for a campaign by itself."""
         if self.stage is None:

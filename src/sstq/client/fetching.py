@@ -34,8 +34,7 @@ def accepted(answer: Answer, target: Target, allowed: Allowed) -> Fetched:
     campaign = document.campaign
     signature = answer.headers.get("SSTQ-Signature", "")
     key = signer(answer.content, signature, document.keys, target.collector_key)
-    stage = campaign.stage
-    if target.name != (campaign.name if stage is None else stage.study):
+    if target.name != campaign.link_name:
         raise refusal_to_send(
             f"the collector returned the campaign {campaign.name!r} instead of {target.name!r}"
         )

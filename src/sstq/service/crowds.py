@@ -108,9 +108,8 @@ def _store(
     name = secrets.token_bytes(CROWD_NAME_BYTES)
     size = campaign.envelope_bytes
     each = LARGEST_PART // size
-    payer = campaign.name if campaign.stage is None else campaign.stage.study
     tokens = connection.execute(
-        sa.select(campaigns.c.issued).where(campaigns.c.name == payer)
+        sa.select(campaigns.c.issued).where(campaigns.c.name == campaign.link_name)
     ).scalar_one()
     for slot, part, body in mixed(bodies, (people, campaign.slots, size), each):
         row = {

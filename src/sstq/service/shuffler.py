@@ -151,10 +151,7 @@ class Shuffler(Node):
         )
         campaign = document.campaign
         stage = campaign.stage
-        if (
-            name != (campaign.name if stage is None else stage.study)
-            or campaign.shuffling is None
-        ):
+        if name != campaign.link_name or campaign.shuffling is None:
             raise ValueError("the collector has no shuffled campaign with this name")
         for field, value in (
             self.public_keys | {"url": self.settings.public_url}
