@@ -1,6 +1,8 @@
 """One call to try a mechanism: encode public or invented vectors, and compare the estimated mean with the truth."""
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,7 @@ class Simulation:
         predicted_error: what `expected_mse` says that it is, as a root mean square, and how far bounds move the mean.
         bits: the bits per message.
         note: what you should know, such as which bounds are too narrow; may be empty.
+        true_items: of a survey the true value of each item, by the names of its question and of the item.
     """
 
     mechanism: Mechanism
@@ -44,6 +47,7 @@ class Simulation:
     predicted_error: float
     bits: int
     note: str = ""
+    true_items: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         kind = f"{self.mechanism.name}, epsilon = {self.mechanism.epsilon:g}, {self.bits} bits per message"
@@ -76,6 +80,21 @@ class Simulation:
             self.truth.tolist(),
         )
         return list(zip(names, *numbers, strict=True))
+
+    def items(self) -> list[tuple[str, str, float, float, float, float]]:
+        """Of a survey the question, the item, its estimate, the ends of its 95 % interval, and the truth; or nothing.
+
+        Unknown numbers are nan.
+        """
+        if not self.true_items:
+            return []
+        shown = []
+        for row in self.estimate.table():
+            numbers = (row[name] for name in ("estimate", "low", "high"))
+            value, low, high = (math.nan if each is None else each for each in numbers)
+            place = row["question"], row["item"]
+            shown.append((*place, value, low, high, self.true_items[place]))
+        return shown
 
 
 def simulate(
@@ -154,9 +173,9 @@ def simulate_people(
     pieces = list(people.pieces())
     rows = [held.read(piece.X, piece.groups) for piece in pieces]
     unbounded = [held.unbounded(piece.X, piece.groups) for piece in pieces]
-    return _compared(
-        mechanism, np.concatenate(rows), np.concatenate(unbounded), aggregator.mean()
-    )
+    every = np.concatenate(rows)
+    trial = _compared(mechanism, every, np.concatenate(unbounded), aggregator.mean())
+    return replace(trial, true_items=held.true_items(every))
 
 
 def _compared(

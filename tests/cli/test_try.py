@@ -78,10 +78,6 @@ KINDS = {
     "vectors": sstq.SSTQ(2, 4.0),
     "groups": sstq.GroupUnit(2, 4.0, groups=3, clients=2000),
     "categories": sstq.Frequencies(5, 4.0),
-    "survey": sstq.Survey(
-        4.0,
-        {"os": sstq.Choice(["mac", "win"]), "n": sstq.Count(3), "x": sstq.Mean("n")},
-    ),
     "third party": build("coordinate-sign"),
 }
 
@@ -100,16 +96,70 @@ def test_try_takes_every_mechanism(tmp_path, kind, seed):
     for name, *numbers in rows:
         value, stderr, true = map(float, numbers)
         assert abs(value - true) < 6.2 * stderr + 1e-3, name
-    if kind == "survey":
-        assert [name for name, *_ in rows][:3] == [
-            "os: mac",
-            "os: win",
-            "os: no answer",
-        ]
     assert (
         "--epsilon must be left out"
         in run("try", path, "--mechanism", spec, "--epsilon", 1, code=2).stderr
     )
+
+
+def test_a_survey_is_compared_item_by_item(tmp_path):
+    """A share is off by more than 0.5 with probability below 1e-9: its standard error is below 0.05."""
+    survey = sstq.Survey(
+        6.0,
+        {
+            "os": sstq.Choice(["mac", "win"]),
+            "age": sstq.Number(0, 100, bins=4),
+            "average": sstq.Mean("age"),
+            "tools": sstq.MultiChoice(["a", "b"]),
+            "place": sstq.Vector(2, clip=2.0),
+            "by os": sstq.By("os", "age"),
+        },
+    )
+    spec = tmp_path / "survey.json"
+    spec.write_text(survey.to_json())
+    rows = ["mac,10,a,1;0", "mac,30,a;b,0;1", "win,80,,", ",,b,1;1"] * 1000
+    table = tmp_path / "people.csv"
+    table.write_text("\n".join(["os,age,tools,place", *rows]) + "\n")
+    found = run("try", table, "--mechanism", spec)
+    header, *lines = [line.split("\t") for line in found.stdout.splitlines()]
+    assert header == ["question", "item", "estimate", "low", "high", "true"]
+    true = {(name, item): float(value) for name, item, *_, value in lines}
+    assert true == {
+        ("os", "mac"): 0.6667,
+        ("os", "win"): 0.3333,
+        ("age", "mean"): 40,
+        ("age", "quantile 0.25"): 10,
+        ("age", "quantile 0.5"): 30,
+        ("age", "quantile 0.75"): 80,
+        ("age", "0–25"): 0.3333,
+        ("age", "25–50"): 0.3333,
+        ("age", "50–75"): 0,
+        ("age", "75–100"): 0.3333,
+        ("average", "mean"): 40,
+        ("tools", "a"): 0.6667,
+        ("tools", "b"): 0.6667,
+        ("place", "0"): 0.5,
+        ("place", "1"): 0.5,
+        ("by os", "mac"): 20,
+        ("by os", "win"): 80,
+    }
+    shares = [line for line in lines if line[0] in ("os", "tools")]
+    assert all(
+        abs(float(value) - float(true)) < 0.5 for *_, value, _, _, true in shares
+    )
+    assert ["age", "mean", "–"] in [line[:3] for line in lines]
+    assert "of 17 intervals hold the true value" in found.stderr
+    assert "total ε = 6" in found.stderr
+
+
+def test_a_survey_that_nobody_answered_has_no_truth(tmp_path):
+    survey = sstq.Survey(6.0, {"os": sstq.Choice(["mac", "win"]), "age": sstq.Count(3)})
+    spec = tmp_path / "survey.json"
+    spec.write_text(survey.to_json())
+    table = tmp_path / "people.csv"
+    table.write_text("os,age\n" + ",\n" * 40)
+    lines = run("try", table, "--mechanism", spec).stdout.splitlines()[1:]
+    assert {line.split("\t")[-1] for line in lines} == {"–"}
 
 
 def test_files_that_need_an_option_name_it(tmp_path, people):

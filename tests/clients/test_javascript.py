@@ -133,7 +133,7 @@ def test_the_types_name_what_the_module_exports():
 
 
 def test_a_person_answers_one_stage_of_a_study_once():
-    assert run_tests("taking-part.test.js") == 19
+    assert run_tests("taking-part.test.js") == 20
 
 
 def test_studies_are_answered_as_in_the_library():

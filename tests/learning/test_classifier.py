@@ -258,9 +258,9 @@ def test_random_cosines_learn_what_no_line_separates(seed):
     for name in ("auto", "best"):
         with pytest.raises(
             ValueError,
-            match=f"features must be None, a callable or a fitted transformer, got '{name}'",
+            match=f"features must be a callable, a fitted transformer or None, got '{name}'",
         ):
-            PrivateClassifier(features=name, bounds=BOUNDS).fit(X, y)
+            PrivateClassifier(features=name, public=X[:500]).fit(X, y)
 
 
 # --- scikit-learn's manners

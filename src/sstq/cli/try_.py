@@ -77,7 +77,7 @@ def try_(
     """Simulate a collection on one machine: encode a file, estimate its mean, and compare it with the truth.
 
     Nothing is sent and nothing is written. Try with public or invented data: the true mean is printed. Of private
-    groups the sums are shown, and of a survey the shares of all people, those without an answer included.
+    groups the sums are shown, and of a survey the items of all questions.
 
     Example: sstq try people.csv --epsilon 3 --bounds bounds.json
 
@@ -167,18 +167,44 @@ def _with_name(
 
 
 def _show(trial: "Simulation") -> None:
-    tried = trial.mechanism
-    rows = trial.rows()
     title = f"{round(trial.estimate.people):,} people, {trial.bits} bits each"
+    if trial.true_items:
+        _show_items(trial, title)
+        return
     table = [
         (label, f"{value:.5g}", f"{float(f'{stderr:.2g}'):g}", f"{true:.5g}")
-        for label, value, stderr, true in rows
+        for label, value, stderr, true in trial.rows()
     ]
     show_table(title, ("column", "estimate", "±", "true"), table, caption="")
-    # On stderr, so that it is there if the table is piped.
-    errors = f"error {trial.error:.3g}, predicted {trial.predicted_error:.3g}{trial.clip_note}"
+    _conclude(
+        trial,
+        f"error {trial.error:.3g}, predicted {trial.predicted_error:.3g}{trial.clip_note}",
+    )
+
+
+def _show_items(trial: "Simulation", title: str) -> None:
+    """Show the items of a survey, and how many of their intervals hold."""
+    rows = trial.items()
+    table = [
+        (question, item, *(f"{number:.4g}".replace("nan", "–") for number in numbers))
+        for question, item, *numbers in rows
+    ]
+    header = ("question", "item", "estimate", "low", "high", "true")
+    caption = "true: of those who have an answer, numbers being within their bounds"
+    show_table(title, header, table, caption=caption)
+    told = [(low, true, high) for *_, low, high, true in rows if low <= high]
+    held = sum(low <= true <= high for low, true, high in told)
+    _conclude(
+        trial,
+        f"{held:,} of {len(told):,} intervals hold the true value; those of a question hold at once in 95 % of surveys",
+    )
+
+
+def _conclude(trial: "Simulation", found: str) -> None:
+    """Print what was spent and found, on stderr, so that it is there if the table is piped."""
+    tried = trial.mechanism
     total = f"total ε = {tried.messages * tried.epsilon:g}, {tried.messages * trial.bits} bits per person"
-    note(f"{tried.name}, {total}: {errors}")
+    note(f"{tried.name}, {total}: {found}")
     if trial.note:
         note(trial.note)
 

@@ -176,6 +176,10 @@ class Input(ABC):
     def truth(self, rows: Rows) -> Rows:
         """The numbers that the estimates of these rows should have, (n, estimate_dim)."""
 
+    def true_items(self, rows: Rows) -> dict[tuple[str, str], float]:  # noqa: ARG002 (a hook)
+        """The true value of each item of each question, by the names of both; empty where there are no questions."""
+        return {}
+
 
 def refuse_groups(groups: ArrayLike | None) -> None:
     """ValueError for groups where nobody has one."""

@@ -90,6 +90,7 @@ class Record(Input):
     Attributes:
         columns: the columns by name.
         estimated: the numbers that the estimates of rows should have.
+        items: the true value of each item of each question, from the rows by column.
 
     Examples:
         >>> import sstq
@@ -103,6 +104,7 @@ class Record(Input):
     takes = "tables"
     columns: Mapping[str, Column]
     estimated: Callable[[Rows], Rows]
+    items: Callable[[Mapping[str, Rows]], dict[tuple[str, str], float]]
 
     @property
     def width(self) -> int:
@@ -197,3 +199,7 @@ class Record(Input):
     def truth(self, rows: Rows) -> Rows:
         """What the mechanism estimates of the records."""
         return self.estimated(rows)
+
+    def true_items(self, rows: Rows) -> dict[tuple[str, str], float]:
+        """The true value of each item that results show."""
+        return self.items(self.by_column(rows))

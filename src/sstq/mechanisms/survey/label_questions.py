@@ -1,7 +1,7 @@
 """Questions for labels: one of several, or any number of them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ from sstq.mechanisms.survey.question import (
     Candidates,
     ColumnQuestion,
     Precision,
+    mean_of,
     number_of,
     shares_of_answers,
 )
@@ -101,6 +102,14 @@ class Choice(_Labelled):
         return shares_of_answers(
             name, self.labels, estimates[0].value, estimates[0], between
         )
+
+    def truth(
+        self, columns: Mapping[str, Rows], name: str
+    ) -> Iterable[tuple[Any, float]]:
+        """The shares of the labels among those who have one."""
+        numbers = columns[name]
+        marks = numbers[numbers < len(self.labels)][:, None] == range(len(self.labels))
+        return zip(self.labels, mean_of(marks), strict=True)
 
 
 @dataclass(frozen=True)
@@ -201,6 +210,14 @@ class MultiChoice(_Labelled):
             most, value=values, stderr=errors, count=min(counts), directions=None
         )
         return shares_of_answers(name, self.labels, values, drawn)
+
+    def truth(
+        self, columns: Mapping[str, Rows], name: str
+    ) -> Iterable[tuple[Any, float]]:
+        """The shares of the labels among those who have an answer."""
+        marks = columns[name]
+        answers = marks[marks[:, -1] == 0, :-1]
+        return zip(self.labels, mean_of(answers), strict=True)
 
 
 def _labels(labels: Any) -> tuple[Label, ...]:

@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -17,10 +17,15 @@ from sstq.mechanisms.survey.question import (
     MeasuredQuestion,
     Precision,
     Question,
+    mean_of,
     number_of,
     shares_of_answers,
 )
-from sstq.mechanisms.survey.question_estimates import NumberEstimate, QuestionEstimate
+from sstq.mechanisms.survey.question_estimates import (
+    QUARTILES,
+    NumberEstimate,
+    QuestionEstimate,
+)
 from sstq.randomness.secret import unit_interval
 
 _MOST_BINS = 512
@@ -106,6 +111,22 @@ class Ranged(MeasuredQuestion):
         return NumberEstimate(
             **(vars(shares) | more), covariance=covariance, law=law, exact=self.exact
         )
+
+    def truth(
+        self, columns: Mapping[str, Rows], name: str
+    ) -> Iterable[tuple[Any, float]]:
+        """The mean, the quartiles and the shares of the bins, of the numbers within the bounds."""
+        bins = self._records(columns, name, 1)
+        answered = bins[:, 0] < len(self.items)
+        values = columns[name][answered, 0]
+        yield "mean", float(mean_of(values))
+        for share in QUARTILES:
+            value = math.nan
+            if len(values):
+                value = float(np.quantile(values, share, method="inverted_cdf"))
+            yield f"quantile {share:g}", value
+        marks = bins[answered] == range(len(self.items))
+        yield from zip(self.items, mean_of(marks), strict=True)
 
 
 @dataclass(frozen=True)
@@ -283,3 +304,12 @@ class Mean(Question):
         return replace(
             shares, items=self.items, estimate=mean, stderr=stderr, limits=(low, high)
         )
+
+    def truth(
+        self,
+        columns: Mapping[str, Rows],
+        name: str,  # noqa: ARG002
+    ) -> Iterable[tuple[Any, float]]:
+        """The mean of the numbers within the bounds."""
+        values = columns[self.value]
+        return [("mean", float(mean_of(values[~np.isnan(values)])))]

@@ -7,7 +7,7 @@ is zero.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -89,6 +89,12 @@ class Question(ABC):
     ) -> QuestionEstimate:
         """The result, from the estimates of all items and the aggregator of the first one."""
 
+    @abstractmethod
+    def truth(
+        self, columns: Mapping[str, Rows], name: str
+    ) -> Iterable[tuple[Any, float]]:
+        """The items of the result with the true values of these people, for a simulation."""
+
 
 class ColumnQuestion(Question, Column):
     """A question that has a column."""
@@ -114,6 +120,12 @@ class MeasuredQuestion(ColumnQuestion):
     @abstractmethod
     def axes(self) -> Sequence[str]:
         """How the name of each coordinate ends."""
+
+
+def mean_of(values: Rows) -> Floats:
+    """The mean of the rows; nan, without a warning, if there are none."""
+    total: Floats = values.sum(axis=0)
+    return total / (len(values) or math.nan)
 
 
 def shares_of_answers(

@@ -16,7 +16,7 @@ from sstq.mechanisms.subsets import HitLaw
 from sstq.mechanisms.survey.bands import distribution_band
 
 NO_ANSWER = "no answer"
-_QUARTILES = (0.25, 0.5, 0.75)
+QUARTILES = (0.25, 0.5, 0.75)
 # Intervals become standard errors by this level where there is nothing else.
 _FOLLOWED_LEVEL = 0.95
 _NUMBERS = ("estimate", "stderr", "low", "high")
@@ -275,7 +275,7 @@ class NumberEstimate(QuestionEstimate):
         mean = self.mean(level)._asdict() | {"stderr": self.mean_stderr}
         quantiles = [
             {"share": share, **self.quantile(share, level)._asdict()}
-            for share in _QUARTILES
+            for share in QUARTILES
         ]
         more = {"edges": self.edges, "mean": mean, "quantiles": quantiles}
         return super().details(level) | more
@@ -286,7 +286,7 @@ class NumberEstimate(QuestionEstimate):
         """Yield the mean, the quartiles and the bins."""
         mean = self.mean(level)
         yield "mean", mean.value, self.mean_stderr, mean.low, mean.high
-        for share in _QUARTILES:
+        for share in QUARTILES:
             value, low, high = self.quantile(share, level)
             yield f"quantile {share:g}", value, math.nan, low, high
         yield from super().rows(level)

@@ -334,7 +334,7 @@ class Survey(Mechanism):
             for name, question in self.questions.items()
             if isinstance(question, ColumnQuestion)
         }
-        return Record(columns, self._estimated)
+        return Record(columns, self._estimated, self._true_items)
 
     def typical_error(self, clients: int = 1) -> ExpectedError:
         """The error for one typical record."""
@@ -385,6 +385,13 @@ class Survey(Mechanism):
             for records in part.records(columns)
         ]
         return np.concatenate(truths, axis=1)
+
+    def _true_items(self, columns: Mapping[str, Rows]) -> dict[tuple[str, str], float]:
+        return {
+            (name, str(item)): float(value)
+            for name, question in self.questions.items()
+            for item, value in question.truth(columns, name)
+        }
 
     def row_error(self, rows: Rows) -> tuple[Floats, Floats]:
         """The mean and the variance of the estimate of each row."""

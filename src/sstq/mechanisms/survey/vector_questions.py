@@ -1,7 +1,7 @@
 """Questions for vectors, and for the mean of a number or a vector per label."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any
@@ -19,6 +19,7 @@ from sstq.mechanisms.survey.question import (
     MeasuredQuestion,
     Precision,
     Question,
+    mean_of,
     number_of,
 )
 from sstq.mechanisms.survey.question_estimates import GroupMeans, QuestionEstimate
@@ -98,6 +99,12 @@ class Vector(MeasuredQuestion):
         return QuestionEstimate(
             name, axes, first.value, first.stderr, first.count, "people", raw=first
         )
+
+    def truth(
+        self, columns: Mapping[str, Rows], name: str
+    ) -> Iterable[tuple[Any, float]]:
+        """The means of the coordinates, over all people."""
+        return zip(self.items, mean_of(columns[name]), strict=True)
 
 
 @dataclass(frozen=True)
@@ -234,3 +241,14 @@ class By(Question):
             self.measured.limits,
         )
         return GroupMeans(*described, raw=first, middle=middle)
+
+    def truth(
+        self, columns: Mapping[str, Rows], name: str
+    ) -> Iterable[tuple[Any, float]]:
+        """The mean of each label, of those who have both."""
+        records = self._records(columns, name, 1)
+        means = [
+            self.measured.middle + mean_of(records[records[:, 0] == label, 1:])
+            for label in range(len(self.choice.labels))
+        ]
+        return zip(self.items, np.concatenate(means), strict=True)
