@@ -96,6 +96,12 @@ class Simulation:
             shown.append((*place, value, low, high, self.true_items[place]))
         return shown
 
+    def held(self) -> tuple[int, int]:
+        """How many intervals of `items` contain the truth, and of how many that are known."""
+        known = [row for row in self.items() if not math.isnan(row[3])]
+        held = sum(low <= true <= high for *_, low, high, true in known)
+        return held, len(known)
+
 
 def simulate(
     X: ArrayLike,

@@ -3,11 +3,13 @@ import logging
 import re
 import socket
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import sstq
+from sstq.simulation import simulate_people
 from tests.contract.cases import build
 from tests.people import written
 
@@ -150,6 +152,16 @@ def test_a_survey_is_compared_item_by_item(tmp_path):
     assert ["age", "mean", "–"] in [line[:3] for line in lines]
     assert "of 17 intervals hold the true value" in found.stderr
     assert "total ε = 6" in found.stderr
+
+
+def test_intervals_that_miss_are_not_counted(tmp_path):
+    survey = sstq.Survey(6.0, {"os": sstq.Choice(["mac", "win"])})
+    path = tmp_path / "people.csv"
+    path.write_text("os\n" + "mac\n" * 100 + "win\n" * 100)
+    trial = simulate_people(survey, survey.input.open(path), rng=1)
+    assert trial.held() == (2, 2)
+    moved = {("os", "mac"): trial.items()[0][2], ("os", "win"): 2.0}
+    assert replace(trial, true_items=moved).held() == (1, 2)
 
 
 def test_a_survey_that_nobody_answered_has_no_truth(tmp_path):

@@ -184,19 +184,17 @@ def _show(trial: "Simulation") -> None:
 
 def _show_items(trial: "Simulation", title: str) -> None:
     """Show the items of a survey, and how many of their intervals hold."""
-    rows = trial.items()
     table = [
         (question, item, *(f"{number:.4g}".replace("nan", "–") for number in numbers))
-        for question, item, *numbers in rows
+        for question, item, *numbers in trial.items()
     ]
     header = ("question", "item", "estimate", "low", "high", "true")
     caption = "true: of those who have an answer, numbers being within their bounds"
     show_table(title, header, table, caption=caption)
-    told = [(low, true, high) for *_, low, high, true in rows if low <= high]
-    held = sum(low <= true <= high for low, true, high in told)
+    held, told = trial.held()
     _conclude(
         trial,
-        f"{held:,} of {len(told):,} intervals hold the true value; those of a question hold at once in 95 % of surveys",
+        f"{held:,} of {told:,} intervals hold the true value; those of a question hold at once in 95 % of surveys",
     )
 
 
