@@ -1,4 +1,4 @@
-"""Studies from browsers to the dashboard: words, a panel, a range and a classifier, 79 visitors each.
+"""Studies from browsers to the dashboard: words, a panel, a range and a classifier; with 200 people in `make soak`.
 
 The visitors are the JavaScript client in a real Chromium, each with storage and a single-use token of its own. What
 left their pages is fed through the library as well: the results are equal to the last bit.
@@ -34,7 +34,6 @@ pytestmark = [
     ),
 ]
 
-PEOPLE = 64
 # How many visitors come at a time. All but one of them may be on the way when a stage has its people: they count in it,
 # and would be missing in the last one, which is the sixth at most.
 TOGETHER = 4
@@ -84,33 +83,32 @@ VISITS = """([name, mostEpsilon, visitors, together, isTimed]) => { window.visit
 })(); }"""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server(tmp_path_factory):
     # with the demo, whose folder has the scripts
     limits = {"messages_per_second": 0, "reads_per_second": 0}
-    with serving(
-        tmp_path_factory.mktemp("server"), environment={"SSTQ_DEMO": "1"}, **limits
-    ) as running:
+    folder = tmp_path_factory.mktemp("server")
+    with serving(folder, environment={"SSTQ_DEMO": "1"}, **limits) as running:
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def browser():
     with browsing() as running:
         yield running
 
 
-def visit(server, browser, name, study):
+def visit(server, browser, name, study, people):
     """Everybody begins to visit a new study in one page, which is returned."""
-    values = values_of(study, PEOPLE + SPARE, np.random.default_rng(1))
+    values = values_of(study, people + SPARE, np.random.default_rng(1))
     held = [value.tolist() if hasattr(value, "tolist") else value for value in values]
     page = browser.new_page()
     page.goto(f"{server.url}/demo/charts.js")  # any page from there
     terms = STUDIES[name][1]
-    created = begin(server, name, study, PEOPLE, senders="single-use", **terms)
+    created = begin(server, name, study, people, senders="single-use", **terms)
     assert created.status_code == 201, created.text
     made = server.administer(
-        "POST", f"/v1/campaigns/{name}/tokens", json={"count": PEOPLE + SPARE}
+        "POST", f"/v1/campaigns/{name}/tokens", json={"count": people + SPARE}
     )
     visitors = list(zip(held, made.json()["tokens"], strict=True))
     told = [name, study.options["epsilon"], visitors, TOGETHER, "hours" in terms]
@@ -133,12 +131,14 @@ def by_stage(server, name, stages, sent):
     return found
 
 
+@pytest.mark.parametrize("people", [64, pytest.param(200, marks=pytest.mark.soak)])
 def test_from_browsers_to_the_dashboard_and_the_same_through_the_library(
-    server, browser, tmp_path
+    server, browser, tmp_path, people
 ):
     studies = {name: make() for name, (make, _) in STUDIES.items()}
     pages = {
-        name: visit(server, browser, name, study) for name, study in studies.items()
+        name: visit(server, browser, name, study, people)
+        for name, study in studies.items()
     }
     for name, page in pages.items():
         # What it sent, and how often visitors were to come again.
@@ -151,18 +151,18 @@ def test_from_browsers_to_the_dashboard_and_the_same_through_the_library(
         messages = by_stage(server, name, len(sizes), sent)
         received = sum(map(len, messages))
         assert (status["study"]["state"], status["received"]) == ("ended", received)
-        assert status["tokens_unspent"] == PEOPLE + SPARE - received
+        assert status["tokens_unspent"] == people + SPARE - received
         if name != "panel":  # whose periods end by the clock
-            assert received >= PEOPLE
+            assert received >= people
         _, expected = through_the_library(studies[name].to_json(), sizes, messages)
         answer = server.administer("GET", f"/v1/campaigns/{name}/estimate").json()
         assert answer["result"] == expected
         assert told > 0  # stages follow each other while visitors wait
     for name in STUDIES:
-        shown_on_the_dashboard(browser, server, name, tmp_path)
+        shown_on_the_dashboard(browser, server, name, people, tmp_path)
 
 
-def shown_on_the_dashboard(browser, server, name, folder):
+def shown_on_the_dashboard(browser, server, name, people, folder):
     """The page of a study has what the collector knows, and fits on narrow and wide screens."""
     context = browser.new_context(viewport={"width": 400, "height": 900})
     page = context.new_page()
@@ -179,7 +179,7 @@ def shown_on_the_dashboard(browser, server, name, folder):
     playwright.expect(stages).to_have_count(len(status["study"]["stages"]))
     assert "learned" in stages.last.text_content()
     facts = page.locator("#facts dd").all_text_contents()
-    assert facts[:2] == [f"{status['received']} of {PEOPLE}", str(found_people(status))]
+    assert facts[:2] == [f"{status['received']} of {people}", str(found_people(status))]
     rows = page.locator("figure tbody tr")
     columns = [column for column in ("word", "class", "mean") if column in found]
     if columns:
