@@ -24,6 +24,7 @@ from sstq.service.observing import check_health
 from sstq.service.security import Problem
 from sstq.service.store import Store, Upload
 from sstq.service.terms import OwnTerms
+from tests.patience import until
 from tests.service.serving import ADMINISTRATOR, packed, serving
 from tests.service.test_upgrade import publish
 
@@ -289,3 +290,17 @@ def test_a_full_disk_is_known_to_health(collector, monkeypatch):
     with pytest.raises(Problem, match="almost full") as caught:
         check_health(collector.store)
     assert caught.value.status_code == 503
+
+
+@pytest.mark.slow
+def test_the_administrator_is_shown_alarms(server, monkeypatch):
+    """4,000 equal messages, which honest people send with probability below 1e-9."""
+    monkeypatch.setenv("SSTQ_URL", server.url)
+    monkeypatch.setenv("SSTQ_ADMINISTRATOR_TOKEN", ADMINISTRATOR)
+    server.create("alike", MECHANISM)
+    one = MECHANISM.encode(np.zeros((1, 6)), 1)
+    alike = type(one).concatenate([one] * 4000)
+    token = server.sender("alike")
+    server.send("alike", MECHANISM, alike.to_bytes(), 4000, token=token)
+    server.wait("alike", 4000)
+    until(lambda: "counts alarm: " in command("campaign", "show", "alike")[1])
