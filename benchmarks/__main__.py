@@ -15,6 +15,7 @@ import benchmarks.bands
 import benchmarks.calibration
 import benchmarks.clients
 import benchmarks.comparison
+import benchmarks.engines
 import benchmarks.errors
 import benchmarks.service
 import benchmarks.shuffled

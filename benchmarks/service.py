@@ -254,7 +254,7 @@ def _durable_singles(kind: str, single: Campaign) -> Iterator[Result]:
         empty / ours,
         "×",
         note,
-        target=0.4 if kind == "SQLite" else 0.25,
+        target=0.4,
     )
 
 

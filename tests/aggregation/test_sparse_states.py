@@ -1,5 +1,6 @@
 """Sums of sparse aggregators: which are taken over, and which are refused although their counts add up."""
 
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import sstq
 from sstq.aggregation import Aggregator
+from sstq.aggregation.sparse_counts import tallied
 
 # 36 messages in the pairs 0 to 17, and 55 in the pairs 0 to 27, of which the last has one.
 EVEN = sstq.Frequencies(9, 1.0)
@@ -87,3 +89,14 @@ def test_who_keeps_sums_has_no_table_of_counts():
     sums = mechanism.aggregator().update(mechanism.encode(np.ones((3, 4)), 1)).counted()
     with pytest.raises(ValueError, match="keeps no counts of its messages"):
         mechanism.estimator.table(sums)
+
+
+@pytest.mark.parametrize("limit", [3, 999, 1000, 1001, 10**12])
+def test_codes_are_tallied_alike_with_and_without_sorting(seed, limit):
+    """1,000 codes: fewer different ones are counted in their places, more are sorted."""
+    codes = np.random.default_rng(seed).integers(limit, size=1000)
+    codes[:2] = limit - 1, 0
+    sent, times = tallied(codes, limit)
+    counter = Counter(codes.tolist())
+    assert dict(zip(sent.tolist(), times.tolist(), strict=True)) == counter
+    assert np.all(np.diff(sent) > 0)

@@ -56,9 +56,8 @@ class SparseState:
     def _settle(self) -> None:
         """Sort new messages into the state."""
         if self._pending:
-            self._merged.append(
-                _rows(*np.unique(np.concatenate(self._pending), return_counts=True))
-            )
+            codes = np.concatenate(self._pending)
+            self._merged.append(_rows(*tallied(codes, self._estimator.limit)))
         if self._merged:
             self._rows = condensed(np.concatenate([self._rows, *self._merged]))
             self._pending = []
@@ -141,6 +140,16 @@ def sent_codes(sums: Sums) -> tuple[Ints, Ints]:
     codes = (2 * sums.state[:, :1] + np.arange(2)).ravel()
     counts = sums.state[:, 1:].ravel()
     return codes[counts > 0], counts[counts > 0]
+
+
+def tallied(codes: Ints, limit: int) -> tuple[Ints, Ints]:
+    """The different codes, which are below the limit, ascending, and how often each occurs."""
+    if limit > len(codes):
+        return np.unique(codes, return_counts=True)
+    # An array with a place per code is no larger than the codes, and needs no sorting.
+    counts = np.bincount(codes)
+    sent = np.flatnonzero(counts)
+    return sent, counts[sent]
 
 
 def _rows(sent: Ints, times: Ints) -> Ints:
