@@ -17,7 +17,7 @@ help:
 	@echo "make test    the whole test suite, doctests and README snippets included"
 	@echo "make versions  the quick tests with Python 3.12 and 3.13, where they are installed; before a release"
 	@echo "make soak    what repeats: kills under load, long waits, notebooks, every snippet (half an hour); before a release"
-	@echo "make mutants one line broken at a time, some 600 times: the tests must notice (20 minutes); before a release"
+	@echo "make mutants one line broken at a time, some 700 times: the tests must notice (20 minutes); before a release"
 	@echo "make check   formatting, lint, layers, types, tests and a strict build of the documentation"
 	@echo "make release-check  wheel, sources and npm package built and checked; the README run with newest and lowest versions"
 	@echo "make upgrade pin the newest versions that resolve together in constraints.txt; then run make test"

@@ -8,6 +8,7 @@ import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,25 +79,31 @@ def numbers() -> Iterator[tuple[str, int, Round]]:
             question = sstq.Number(0, 1, bins=bins)
             chances = np.append(0.9 * held, 0.1)
             truth = np.append(np.cumsum(held)[:-1], 1.0)
-
-            def hold(
-                rng: np.random.Generator,
-                kept: Any = (mechanism, question, chances, truth, people),
-            ) -> bool | None:
-                inner, asked, drawn, wanted, count = kept
-                labels = rng.choice(len(drawn), count, p=drawn)
-                aggregator = inner.aggregator().update(inner.encode(labels, rng))
-                found = asked._result("x", [aggregator.mean()], aggregator)
-                if np.isnan(found.estimate).any():
-                    return None
-                low, high = found.cdf_band()
-                return bool(np.all((low <= wanted + 1e-12) & (high >= wanted - 1e-12)))
-
+            hold = partial(asked, mechanism, question, chances, truth, people)
             yield (
                 f"number, {kind}, {bins} bins, ε = {epsilon:g}, n = {people:,}",
                 MANY,
                 hold,
             )
+
+
+def asked(
+    mechanism: sstq.Frequencies,
+    question: Any,
+    chances: Floats,
+    truth: Floats,
+    people: int,
+    rng: np.random.Generator,
+) -> bool | None:
+    """Whether one question's band or intervals hold everywhere, where these are the chances of its categories."""
+    labels = rng.choice(len(chances), people, p=chances)
+    aggregator = mechanism.aggregator().update(mechanism.encode(labels, rng))
+    found = question._result("x", [aggregator.mean()], aggregator)
+    if np.isnan(found.estimate).any():
+        return None
+    is_number = isinstance(found, NumberEstimate)
+    low, high = found.cdf_band() if is_number else found.interval()
+    return bool(np.all((low <= truth + 1e-12) & (high >= truth - 1e-12)))
 
 
 def few_answers() -> Iterator[tuple[str, int, Round]]:
@@ -118,21 +125,7 @@ def few_answers() -> Iterator[tuple[str, int, Round]]:
                 "number": np.append(np.cumsum(shares)[:-1], 1.0),
                 "mean": 3 * np.array(shares[:1]),
             }[kind]
-
-            def hold(
-                rng: np.random.Generator,
-                kept: Any = (mechanism, question, chances, truth, people),
-            ) -> bool | None:
-                inner, asked, drawn, wanted, count = kept
-                labels = rng.choice(len(drawn), count, p=drawn)
-                aggregator = inner.aggregator().update(inner.encode(labels, rng))
-                found = asked._result("x", [aggregator.mean()], aggregator)
-                if np.isnan(found.estimate).any():
-                    return None
-                is_number = isinstance(found, NumberEstimate)
-                low, high = found.cdf_band() if is_number else found.interval()
-                return bool(np.all((low <= wanted + 1e-12) & (high >= wanted - 1e-12)))
-
+            hold = partial(asked, mechanism, question, chances, truth, people)
             yield (
                 f"{kind}, {answered:.0%} with an answer, ε = {epsilon:g}, n = {people:,}",
                 MANY,
