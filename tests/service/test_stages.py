@@ -197,6 +197,28 @@ def test_a_stage_is_closed_then_folded_then_learned_from(collector, monkeypatch)
     assert collector.entries["drinks--2"].campaign.staged.number == 2
 
 
+def test_stages_that_follow_are_told_whole_while_a_next_one_is_stored(
+    collector, monkeypatch
+):
+    head = begin(collector, people=300)
+    counts = collector.store.counts()
+    before = studies.status(collector, head, counts, 1)
+    assert before.next == ["letters 1 to 5"]
+    learned = made_of(collector, head)
+    monkeypatch.setattr(studies, "standing", lambda *_: "over")
+    studies.advance(collector, head, run=None)
+    with monkeypatch.context() as patch:
+        patch.setattr(collector, "refresh", lambda: None)
+        studies.advance(collector, head, run=lambda *_: learned)
+        assert collector.store.study_state("drinks") == learned.state
+        assert studies.status(collector, head, counts, 1).next == before.next
+    collector.refresh()
+    now = studies.status(
+        collector, collector.entries["drinks"], collector.store.counts(), 1
+    )
+    assert now.next == []
+
+
 def test_a_stage_that_cannot_be_learned_from_ends_the_study(collector, monkeypatch):
     head = begin(collector, people=300)
     monkeypatch.setattr(studies, "standing", lambda *_: "over")

@@ -415,7 +415,9 @@ def status(
     if state == "waiting":
         note = f"its time is over, but fewer than {terms.enough(terms.stages[-1].people):,} people came"
     study = Study.from_json(collector.store.study_state(head.name))
-    later = study.cohorts_left[1:] if not head.stored.closed else ()
+    # The stored state may have learned from a stage since the terms were read.
+    published = len(terms.stages) - len(study.learned)
+    later = () if head.stored.closed else study.cohorts_left[published:]
     return StudyStatus(
         state=state,
         note=note,
