@@ -148,8 +148,9 @@ class FrameEstimator(DenseEstimator):
         totals = self.totals(sums)
         # In place: in ten million dimensions allocating an array takes as long as transforming it.
         totals *= self.scale * (self.frame.size / sums.count)
+        squares = self._squares(sums)
         value = np.asarray(self.frame.synthesize(totals[None])[0], dtype=np.float64)
-        power = self.frame.column_power(self._squares(sums))
+        power = self.frame.column_power(squares)
         power *= (self.frame.dim * self.scale) ** 2 / sums.count
         return self.averaged(sums, value, power)
 

@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike
 
 from sstq.array_types import Floats, Rows
 from sstq.checks import ArgumentError
-from sstq.inputs.people import Path, People, PeopleFile
+from sstq.inputs.people import Path, People, PeopleFile, read_integers
 from sstq.inputs.reports import LocalReport
-from sstq.inputs.vector_files import read_integers
 from sstq.randomness.secret import BitSource
 
 Held = dict[str, Any]

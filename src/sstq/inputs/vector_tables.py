@@ -17,8 +17,14 @@ from sstq.checks import ArgumentError, did_you_mean
 from sstq.files.parquet import open_parquet
 from sstq.inputs import arrays
 from sstq.inputs.csv_files import csv_rows, number_in
-from sstq.inputs.people import Path, PeopleFile, Read, file_kind
-from sstq.inputs.vector_files import open_npy, refuse_columns
+from sstq.inputs.people import (
+    Path,
+    PeopleFile,
+    Read,
+    file_kind,
+    open_npy,
+    refuse_columns,
+)
 
 IDENTIFIERS = ("id", "uuid", "user", "name")
 # What stands for a missing number. Where a device reads, a line with one of these is a person, never a header.

@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -48,19 +47,15 @@ def write_messages(
         ...     write_messages(f"{folder}/day1.sstq", [mechanism.encode(np.zeros((5, 3)))])
         5
     """
-    filled = filter(len, [batches] if isinstance(batches, Messages) else batches)
-    first = next(filled, None)
-    if first is None:
-        raise ValueError("batches must contain at least one message")
-    blocks = _in_blocks(first, filled)
+    blocks = _in_blocks([batches] if isinstance(batches, Messages) else batches)
     with atomic_file(path) as file:
         if Path(path).name.lower().endswith(parquet.SUFFIXES):
-            return parquet.write(file, first, blocks, by)
+            return parquet.write(file, blocks, by)
         if by is not None:
             raise ValueError(
                 f"path must end in .parquet for labels by {by}, got {os.fspath(path)}"
             )
-        return _write_framed(file, first, blocks)
+        return _write_framed(file, blocks)
 
 
 @dataclass(frozen=True)
@@ -161,26 +156,28 @@ def block_messages(message_bits: int) -> int:
     return max(1, min(BLOCK_MESSAGES, BLOCK_BITS // message_bits))
 
 
-def _in_blocks(first: Messages, others: Iterable[Messages]) -> Iterator[Messages]:
-    """Group messages into blocks, all full but the last; ValueError if they cannot be in one file."""
+def _in_blocks(batches: Iterable[Messages]) -> Iterator[Messages]:
+    """Group messages into blocks, all full but the last; ValueError if there are none, or not of one mechanism."""
+    first: Messages | None = None
     waiting: list[Messages] = []
     length = 0
-    size = block_messages(first.layout.message_bits)
-    for batch in chain([first], others):
+    for batch in filter(len, batches):
+        first = first or batch
         if (batch.digest, batch.simulated) != (first.digest, first.simulated):
             raise ValueError(
                 "a file must hold messages of one mechanism, either all simulated or none"
             )
-        while length + len(batch) >= size:
-            head = batch[: size - length]
-            batch = batch[size - length :]
-            yield Messages.concatenate([*waiting, head])
-            waiting = []
-            length = 0
-        if len(batch):
-            waiting.append(batch)
-            length += len(batch)
-    if waiting:
+        waiting.append(batch)
+        length += len(batch)
+        size = block_messages(first.layout.message_bits)
+        while length >= size:
+            together = Messages.concatenate(waiting)
+            yield together[:size]
+            waiting = [together[size:]]
+            length -= size
+    if first is None:
+        raise ValueError("batches must contain at least one message")
+    if length:
         yield Messages.concatenate(waiting)
 
 
@@ -230,24 +227,23 @@ def _describe_framed(file: BinaryIO) -> MessageFileInfo:
     return info
 
 
-def _write_framed(file: BinaryIO, first: Messages, blocks: Iterable[Messages]) -> int:
-    """Write whole blocks of messages like the first; returns their number."""
+def _write_framed(file: BinaryIO, blocks: Iterable[Messages]) -> int:
+    """Write whole blocks of messages; returns the number of messages."""
     file.write(bytes(_HEADER_BYTES))
     count = 0
     for number, block in enumerate(blocks):
         count += len(block)
         data = block.to_bytes()
         file.write(data + _block_crc(number, data))
-    flags = _SIMULATED * first.simulated
-    width = first.layout.message_bits
-    digest = bytes.fromhex(first.digest)
+    # All blocks are of one mechanism.
+    width = block.layout.message_bits
     header = _HEADER.pack(
         MAGIC,
         VERSION,
-        flags,
+        _SIMULATED * block.simulated,
         width,
         count,
-        digest,
+        bytes.fromhex(block.digest),
         os.urandom(16),
         block_messages(width),
     )

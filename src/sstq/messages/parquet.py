@@ -11,6 +11,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any, BinaryIO
 
 from sstq.files.parquet import import_pyarrow, open_parquet
@@ -24,11 +25,10 @@ _KEYS = (b"sstq.version", b"sstq.digest", b"sstq.bits", b"sstq.simulated", b"sst
 _CHECKSUM = b"sstq.checksum"
 
 
-def write(
-    file: BinaryIO, first: Messages, blocks: Iterable[Messages], by: str | None = None
-) -> int:
-    """Write blocks of messages like the first; returns their number."""
+def write(file: BinaryIO, blocks: Iterator[Messages], by: str | None = None) -> int:
+    """Write blocks of messages of one mechanism, at least one; returns the number of messages."""
     pyarrow = import_pyarrow()
+    first = next(blocks)
     bits = str(first.layout.message_bits)
     simulated = str(int(first.simulated))
     values = (str(VERSION), first.digest, bits, simulated, os.urandom(16).hex())
@@ -39,7 +39,7 @@ def write(
     with pyarrow.parquet.ParquetWriter(
         file, schema, compression="zstd", write_page_checksum=True
     ) as writer:
-        for block in blocks:
+        for block in chain([first], blocks):
             writer.write_table(
                 _as_table(pyarrow, block, by).cast(schema), row_group_size=len(block)
             )
