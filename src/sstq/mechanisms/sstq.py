@@ -237,14 +237,9 @@ class SSTQ(KashinMechanism):
                 f"decoder {self.decoder!r} must have its own values, {wrong}"
             )
 
-    @property
-    def channel(self) -> Channel:
-        """The channel."""
-        return self.draw
-
     @cached_property
-    def draw(self) -> Channel:
-        """The secret draw of a code from a token: the channel, whose weights are checked exactly when it is made."""
+    def channel(self) -> Channel:
+        """The channel, whose weights are checked exactly when it is made."""
         solved = self.solved
         if solved.channel != "flat":
             if (
@@ -259,6 +254,11 @@ class SSTQ(KashinMechanism):
         if solved.own is None or solved.other is None or solved.weights is not None:
             raise ValueError("channel='flat' must have own and other, and no weights")
         return FlatChannel(self.epsilon, 1 << self.bits, solved.own, solved.other)
+
+    @property
+    def draw(self) -> Channel:
+        """The secret draw of a code from a token: the channel."""
+        return self.channel
 
     @cached_property
     def codebook(self) -> Codebook:
@@ -315,7 +315,7 @@ class SSTQ(KashinMechanism):
         drawn = channel_words(words[:, 2])
         coordinate = self._coefficients(batch, index[:, None])[:, 0].astype(np.float64)
         token = stochastic_round(self.codebook.values, coordinate, uniforms)
-        return self.draw.sample(token, drawn), index
+        return self.channel.sample(token, drawn), index
 
     def check_messages(self, messages: Messages) -> None:
         """Refuse messages that no client sends."""
