@@ -452,6 +452,34 @@ def test_the_plan_says_which_questions_cannot_work():
     assert survey.plan(clients=needed + needed // 100)["age"].works
 
 
+def test_a_plan_says_of_what_each_error_is():
+    questions = {
+        "os": sstq.Choice(["a", "b"]),
+        "used": sstq.MultiChoice(["a", "b"]),
+        "age": sstq.Number(0, 110, bins=22),
+        "kids": sstq.Count(5),
+        "mean": sstq.Mean("age"),
+        "v": sstq.Vector(2, clip=3.0),
+        "age by os": sstq.By("os", "age"),
+        "v by os": sstq.By("os", "v"),
+    }
+    plan = sstq.Survey(2.0, questions).plan(clients=1000)
+    assert {name: one.error_of for name, one in plan.items()} == {
+        "os": "share",
+        "used": "share",
+        "age": "share below a value",
+        "kids": "share below a value",
+        "mean": "mean / range",
+        "v": "mean / clip",
+        "age by os": "group mean / half range",
+        "v by os": "group mean / clip",
+    }
+    assert all(
+        one.error_of in line
+        for one, line in zip(plan.values(), str(plan).splitlines()[1:], strict=True)
+    )
+
+
 def test_each_marked_label_is_better_one_by_one_or_all_at_once():
     """By the formula: at small ε one of two labels is drawn, at larger ε the cube is sent."""
     small, large = (

@@ -75,8 +75,9 @@ def plan(
 ) -> None:
     """Show the expected error of every question, and which cannot work with so many people.
 
-    The error is that of a share, of a distribution function, of a vector's mean in norm over clip, or of a group's mean
-    over clip. The exit code is 1 if a question cannot work.
+    The error is the standard error of what stands beside it: a share, the share of the people below a value, a mean
+    divided by the range or by clip, or a group's mean divided by half the range or by clip. The exit code is 1 if a
+    question cannot work.
 
     Example: sstq survey plan survey.json --clients 20000
     """

@@ -26,6 +26,7 @@ from sstq.mechanisms.survey.question_estimates import NO_ANSWER, QuestionEstimat
 
 @dataclass(frozen=True)
 class _Labelled(ColumnQuestion):
+    error_of = "share"
     labels: Sequence[Label]
 
     def __post_init__(self) -> None:

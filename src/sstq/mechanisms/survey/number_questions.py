@@ -39,6 +39,8 @@ class Ranged(MeasuredQuestion):
     """A question for a number from `low` to `high`, in categories; values beyond are moved to the ends."""
 
     exact: ClassVar[bool] = False
+    error_of = "share below a value"
+    reach_name = "half range"
     axes = ("",)
     low: float
     high: float
@@ -236,6 +238,7 @@ class Mean(Question):
     """
 
     type = "mean"
+    error_of = "mean / range"
     items = ("mean",)
     value: str
     measured: Ranged = field(init=False, repr=False, compare=False)

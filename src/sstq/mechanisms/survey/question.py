@@ -47,6 +47,11 @@ class Question(ABC):
     def items(self) -> Sequence[Any]:
         """The names of what is estimated."""
 
+    @property
+    @abstractmethod
+    def error_of(self) -> str:
+        """What a plan states the error of, in words."""
+
     @abstractmethod
     def _candidates(self) -> Candidates:
         """The mechanisms that can answer the question."""
@@ -109,11 +114,13 @@ class MeasuredQuestion(ColumnQuestion):
     Attributes:
         middle: what is subtracted.
         reach: the largest norm of what is left.
+        reach_name: what the reach is, in words.
         limits: the least and the largest number that there can be.
     """
 
     middle: float
     reach: float
+    reach_name: ClassVar[str]
     limits: tuple[float, float]
 
     @property

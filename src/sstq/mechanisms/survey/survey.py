@@ -431,8 +431,8 @@ class Survey(Mechanism):
         Examples:
             >>> from sstq import Choice
             >>> print(Survey(epsilon=1.0, questions={"os": Choice(["a", "b"])}).plan(clients=1000))
-            question  people  error  works  people needed
-            os        1,000   ...    yes    ...
+            question  people  error of  error  works  people needed
+            os        1,000   share     ...    yes    ...
         """
         return plan_survey(
             self.parts, check_argument("clients", clients), self.messages

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sstq.mechanisms.survey.question_parts import Part
 from sstq.mechanisms.survey.vector_questions import MOSTLY
 
-PLAN_HEADER = ("question", "people", "error", "works", "people needed")
+PLAN_HEADER = ("question", "people", "error of", "error", "works", "people needed")
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class QuestionPlan:
         useful: the largest error with which it works: half of an average share, 0.1 of the distribution function, 0.05
             of the range, clip itself, or half of it.
         needed: the number of people in the whole survey with whom it works.
+        error_of: of what the error is, in words.
         told: how likely a group's mean is told at all (`GroupEstimate.too_few`), if all groups are alike.
     """
 
@@ -29,6 +30,7 @@ class QuestionPlan:
     error: float
     useful: float
     needed: int
+    error_of: str
     told: float = 1.0
 
     @property
@@ -51,6 +53,7 @@ class SurveyPlan(dict[str, QuestionPlan]):
             (
                 name,
                 f"{plan.clients:,}",
+                plan.error_of,
                 f"{plan.error:.3g}",
                 "yes" if plan.works else "no",
                 f"{plan.needed:,}",
@@ -80,6 +83,11 @@ def plan_survey(parts: Iterable[Part], clients: int, messages: int) -> SurveyPla
         needed_to_tell, told = part.question._telling(part.mechanism, answers)
         needed = clients * max((error / useful) ** 2, needed_to_tell)
         plans[part.name] = QuestionPlan(
-            round(answers), error, useful, math.ceil(needed), told
+            round(answers),
+            error,
+            useful,
+            math.ceil(needed),
+            part.question.error_of,
+            told,
         )
     return plans

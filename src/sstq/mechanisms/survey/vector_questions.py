@@ -40,6 +40,8 @@ class Vector(MeasuredQuestion):
 
     type = "vector"
     holds_lists = True
+    error_of = "mean / clip"
+    reach_name = "clip"
     middle = 0.0
     limits = (-math.inf, math.inf)
     dim: int
@@ -153,6 +155,11 @@ class By(Question):
             for label in self.choice.labels
             for axis in self.measured.axes
         ]
+
+    @property
+    def error_of(self) -> str:
+        """One coordinate of a group's mean."""
+        return f"group mean / {self.measured.reach_name}"
 
     def _candidates(self) -> Candidates:
         """GroupUnit with one group more; numbers are centred."""
