@@ -412,3 +412,31 @@ def test_what_the_collector_would_refuse_costs_nothing(server, tmp_path):
     with pytest.raises(ValueError, match=r"410.* closed; nothing was sent"):
         late.send(X[0])
     assert (len(ledger.entries), late.outbox.messages()) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("senders", "tokens"),
+    [
+        ("everybody", ()),
+        ("everybody", ("wrong",)),
+        ("token", ()),
+        ("token", ("wrong",)),
+        ("single-use", ()),
+        ("single-use", ("too", "few")),
+    ],
+)
+def test_a_closed_campaign_is_said_before_any_token(server, tmp_path, senders, tokens):
+    """No token helps at a campaign that was closed before its time."""
+    name = f"gone-{senders}-{len(tokens)}"
+    server.create(name, MECHANISM, senders=senders)
+    path = f"/v1/campaigns/{name}"
+    assert server.administer("PATCH", path, json={"closed": True}).status_code == 200
+    np.save(tmp_path / "x.npy", X)
+    options = []
+    if tokens:
+        (tmp_path / "tokens.txt").write_text("\n".join(tokens))
+        options = ["--tokens", tmp_path / "tokens.txt"]
+    sending = ("send", f"{server.url}/{name}", tmp_path / "x.npy", "--most-epsilon", 2)
+    said = sstq_run(*sending, *options, code=1, XDG_STATE_HOME=str(tmp_path))
+    assert "The campaign is closed; nothing was sent" in said
+    assert "token" not in said

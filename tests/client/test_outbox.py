@@ -181,7 +181,7 @@ SPOILED = {
     "too few tokens": (
         {"senders": "single-use"},
         {"token": ["a"]},
-        "one vector per single-use token, got 2 and 1",
+        "one person per single-use token, got 2 people and 1 tokens",
     ),
     "a batch of strangers": (
         {},

@@ -253,7 +253,7 @@ def test_a_single_use_token_is_made_and_spent_at_the_shuffler(both):
     with pytest.raises(ValueError, match="the token was used before; nothing was sent"):
         client_of(both, "single", token=tokens[0]).send(X[0])
     with pytest.raises(
-        ValueError, match="one vector per single-use token, got 3 and 2 tokens"
+        ValueError, match="one person per single-use token, got 3 people and 2 tokens"
     ):
         client_of(both, "single", token=tokens).send(X[:3])
 

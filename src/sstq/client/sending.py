@@ -164,18 +164,28 @@ class Client:
                 f"{campaign.name} {happens} at {when:%Y-%m-%dT%H:%M:%SZ}, and it is {now:%Y-%m-%dT%H:%M:%SZ}"
             )
         if campaign.senders != "everybody" and not self._tokens:
+            self._check_not_gone()
             raise ArgumentError(
                 "token",
                 f"must be given: {campaign.name} takes messages with a token only",
             )
 
+    def _check_not_gone(self) -> None:
+        """ValueError if the campaign was closed before its time, or the stage is over: no token helps then."""
+        try:
+            self._allowance()
+        except RequestError as error:
+            if error.status == _GONE:
+                raise
+
     def check_people(self, people: int) -> None:
         """ValueError unless messages of so many people may be sent now with these tokens."""
         campaign = self.campaign
         tokens = len(self._tokens)
+        allowance = self._allowance()
         if campaign.senders == "single-use" and people != tokens:
-            raise ValueError(
-                f"X must be one vector per single-use token, got {people} and {tokens} tokens"
+            raise refusal_to_send(
+                f"there must be one person per single-use token, got {people} people and {tokens} tokens"
             )
         anonymous = (
             campaign.senders == "everybody"
@@ -187,7 +197,6 @@ class Client:
                 f"without a sender's token only one person may be sent, got {people}",
                 f"Ask the campaign's owner for a token for {people} people",
             )
-        allowance = self._allowance()
         single = campaign.senders == "single-use"
         if allowance is not None and allowance < (
             1 if single else people * campaign.slots

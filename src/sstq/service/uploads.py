@@ -122,7 +122,6 @@ class Uploads:
     ) -> int | None:
         """How many messages the sender may still send; None without a limit. Clients ask before they spend anything."""
         self._check_direct(entry)
-        token, sender = _tokens(entry, headers)
         store = self._node.store
         payer = entry.stored.payer
         limits: list[int | None] = []
@@ -131,6 +130,7 @@ class Uploads:
             limits += rooms.values() if self._node.goes_on(payer) else [0]
         if any(map(is_full, limits)) or entry.is_closed(self._node.clock.now()):
             raise self._closed(entry)
+        token, sender = _tokens(entry, headers)
         if token or sender:
             limits.append(
                 await asyncio.to_thread(store.allowance, payer, token, sender)
