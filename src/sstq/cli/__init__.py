@@ -8,7 +8,7 @@ import errno
 import os
 import traceback
 import warnings
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -17,7 +17,7 @@ from sstq.cli import audit, campaign, study, survey
 from sstq.cli.account import account
 from sstq.cli.aggregate import aggregate
 from sstq.cli.clip import clip
-from sstq.cli.common import WrongUsage, option
+from sstq.cli.common import WrongUsage, flag
 from sstq.cli.compare import compare
 from sstq.cli.encode import encode
 from sstq.cli.inspect import inspect
@@ -193,15 +193,12 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[
-        bool,
-        option(
-            "Show the version and exit.",
-            "--version",
-            callback=_print_version,
-            is_eager=True,
-        ),
-    ] = False,
+    version: bool = flag(
+        "Show the version and exit.",
+        "--version",
+        callback=_print_version,
+        is_eager=True,
+    ),
 ) -> None:
     """Read the options that come before a command."""
 

@@ -1,7 +1,6 @@
 """`sstq account`: the total ε of many rounds, and the content of a ledger."""
 
 from pathlib import Path
-from typing import Annotated
 
 from sstq.cli.common import WrongUsage, check_usage, option, read_mechanism
 from sstq.cli.terminal import safe_figure, show_facts, show_table, warn
@@ -14,28 +13,24 @@ _SHUFFLED = "the shuffled bound holds only if a trusted shuffler mixes the messa
 
 
 def account(
-    epsilon: Annotated[float | None, option("Spend this ε per round.")] = None,
-    rounds: Annotated[int | None, option("Let a client answer so many rounds.")] = None,
-    delta: Annotated[
-        float, option("Allow this total δ of all rounds; 0 for pure ε.")
-    ] = 0.0,
-    total_epsilon: Annotated[
-        float | None,
-        option("Allow this total ε of all rounds, and solve for the rest."),
-    ] = None,
-    mechanism: Annotated[
-        Path | None,
-        option("Shuffle the messages of this mechanism.", "--mechanism", "-m"),
-    ] = None,
-    clients: Annotated[
-        int | None,
-        option("Let a trusted shuffler mix the messages of this many clients."),
-    ] = None,
-    messages: Annotated[
-        int | None,
-        option("Shuffle so many messages per client and round, each in its own slot."),
-    ] = None,
-    ledger: Annotated[Path | None, option("Show this ledger file instead.")] = None,
+    epsilon: float | None = option("Spend this ε per round."),
+    rounds: int | None = option("Let a client answer so many rounds."),
+    delta: float = option(
+        "Allow this total δ of all rounds; 0 for pure ε.", default=0.0
+    ),
+    total_epsilon: float | None = option(
+        "Allow this total ε of all rounds, and solve for the rest."
+    ),
+    mechanism: Path | None = option(
+        "Shuffle the messages of this mechanism.", "--mechanism", "-m"
+    ),
+    clients: int | None = option(
+        "Let a trusted shuffler mix the messages of this many clients."
+    ),
+    messages: int | None = option(
+        "Shuffle so many messages per client and round, each in its own slot."
+    ),
+    ledger: Path | None = option("Show this ledger file instead."),
 ) -> None:
     """Compute a client's total ε over many rounds, or show a client's ledger.
 

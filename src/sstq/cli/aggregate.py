@@ -2,18 +2,19 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from sstq.cli.common import (
-    ForceOption,
-    MechanismOption,
-    PlotOption,
-    VerboseOption,
+    FORCE,
+    MECHANISM,
+    PLOT,
+    VERBOSE,
     WrongUsage,
     argument,
     check_output,
     check_picture,
     check_usage,
+    flag,
     option,
     output_option,
     read_mechanism,
@@ -27,40 +28,27 @@ if TYPE_CHECKING:
 
 
 def aggregate(
-    messages: Annotated[
-        list[str],
-        argument(
-            "Aggregate these message files; Parquet also at s3://, gs://, https://.",
-            metavar="MESSAGES...",
-        ),
-    ],
-    mechanism: MechanismOption,
-    output: Annotated[
-        Path, output_option("Write the mean, its errors and a summary to this folder.")
-    ],
-    state: Annotated[
-        Path | None,
-        option(
-            "Save the progress in this file.",
-            show_default="state.npz in the output folder",
-        ),
-    ] = None,
-    counts: Annotated[
-        bool, option("Read tables of counts, not messages (sstq sql).", "--counts")
-    ] = False,
-    query: Annotated[
-        str | None,
-        option(
-            "Read the counts of this query of DuckDB or SQLite files.", metavar="SQL"
-        ),
-    ] = None,
-    by: Annotated[
-        str | None,
-        option("Estimate one mean per group of this column.", metavar="COLUMN"),
-    ] = None,
-    plot: PlotOption = None,
-    verbose: VerboseOption = False,
-    force: ForceOption = False,
+    messages: list[str] = argument(
+        "Aggregate these message files; Parquet also at s3://, gs://, https://.",
+        metavar="MESSAGES...",
+    ),
+    mechanism: Path = MECHANISM,
+    output: Path = output_option(
+        "Write the mean, its errors and a summary to this folder."
+    ),
+    state: Path | None = option(
+        "Save the progress in this file.", show_default="state.npz in the output folder"
+    ),
+    counts: bool = flag("Read tables of counts, not messages (sstq sql).", "--counts"),
+    query: str | None = option(
+        "Read the counts of this query of DuckDB or SQLite files.", metavar="SQL"
+    ),
+    by: str | None = option(
+        "Estimate one mean per group of this column.", metavar="COLUMN"
+    ),
+    plot: Path | None = PLOT,
+    verbose: bool = VERBOSE,
+    force: bool = FORCE,
 ) -> None:
     """Estimate the mean and its standard error from message files.
 

@@ -1,12 +1,12 @@
 """`sstq audit`: checks the privacy claim, from the integers or from messages alone."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from sstq.cli.common import (
-    ForceOption,
+    FORCE,
     argument,
     check_output,
     option,
@@ -21,16 +21,11 @@ if TYPE_CHECKING:
 
 HELP = "Check the privacy claim, exactly from the integers or from messages alone."
 
-_Spec = Annotated[
-    Path, argument("Audit the mechanism in this JSON file (sstq spec).", metavar="SPEC")
-]
-_Seed = Annotated[
-    int | None,
-    option("Repeat an audit with this seed instead of secret randomness.", min=0),
-]
+_SPEC = argument("Audit the mechanism in this JSON file (sstq spec).", metavar="SPEC")
+_SEED = option("Repeat an audit with this seed instead of secret randomness.", min=0)
 
 
-def exact(spec: _Spec, seed: _Seed = None) -> None:
+def exact(spec: Path = _SPEC, seed: int | None = _SEED) -> None:
     """Compute ε exactly from the integer weights, for all inputs, and test that the encoder follows them.
 
     ε is printed as an interval between two rational numbers. Mechanisms with continuous outputs have no integer weights
@@ -73,11 +68,11 @@ def exact(spec: _Spec, seed: _Seed = None) -> None:
 
 
 def empirical(
-    spec: _Spec,
-    samples: Annotated[
-        int, option("Encode each input of a pair this many times.", min=100)
-    ] = 20_000,
-    seed: _Seed = None,
+    spec: Path = _SPEC,
+    samples: int = option(
+        "Encode each input of a pair this many times.", default=20000, min=100
+    ),
+    seed: int | None = _SEED,
 ) -> None:
     """Bound ε from below by messages alone, treating the encoder as a black box.
 
@@ -120,11 +115,11 @@ def empirical(
 
 
 def certify(
-    spec: _Spec,
-    output: Annotated[
-        Path, output_option("Write the certificate to this file.")
-    ] = Path("certificate.json"),
-    force: ForceOption = False,
+    spec: Path = _SPEC,
+    output: Path = output_option(
+        "Write the certificate to this file.", Path("certificate.json")
+    ),
+    force: bool = FORCE,
 ) -> None:
     """Write a certificate with the integer weights and their exact ε, which can be verified without this library.
 
@@ -137,16 +132,12 @@ def certify(
 
 
 def verify(
-    certificate: Annotated[
-        Path,
-        argument(
-            "Verify this file, written by sstq audit certify.", metavar="CERTIFICATE"
-        ),
-    ],
-    spec: Annotated[
-        Path | None,
-        argument("Check that it certifies this mechanism.", metavar="[SPEC]"),
-    ] = None,
+    certificate: Path = argument(
+        "Verify this file, written by sstq audit certify.", metavar="CERTIFICATE"
+    ),
+    spec: Path | None = argument(
+        "Check that it certifies this mechanism.", default=None, metavar="[SPEC]"
+    ),
 ) -> None:
     """Verify a certificate and, if a mechanism is given, that it certifies that mechanism.
 

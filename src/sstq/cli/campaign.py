@@ -3,7 +3,7 @@
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -22,14 +22,16 @@ from sstq.cli.collected import (
     write_counts,
 )
 from sstq.cli.common import (
-    ForceOption,
+    FORCE,
     WrongUsage,
     argument,
     check_output,
     check_usage,
+    flag,
     option,
     output_option,
     read_mechanism,
+    required,
     write_text,
 )
 from sstq.cli.terminal import Facts, agree, flattened, note, show_facts, show_table
@@ -40,71 +42,57 @@ Manage the campaigns of a collector (sstq serve).
 The address and the administrator's token come from SSTQ_URL and SSTQ_ADMINISTRATOR_TOKEN, or --url and --token; others
 on this machine can see a token that is an option.
 """
-_DEFAULT_URL = "http://127.0.0.1:8080"
 
-_Name = Annotated[
-    str,
-    argument("Name the campaign, by 1 to 64 characters out of a-z, 0-9 and hyphens."),
-]
-_Url = Annotated[
-    str, option("Use the collector at this address.", "--url", envvar="SSTQ_URL")
-]
-_Token = Annotated[
-    str,
-    option(
-        "Use this administrator token.", "--token", envvar="SSTQ_ADMINISTRATOR_TOKEN"
-    ),
-]
-_Closes = Annotated[
-    str | None, option("Stop accepting messages then, such as at 2027-02-07T18:00:00Z.")
-]
-_Readers = Annotated[
-    str | None,
-    option(
-        "Choose who may read the estimate.",
-        metavar="administrator|token|public",
-        show_default="administrator",
-    ),
-]
-_Yes = Annotated[bool, option("Go on without asking.", "--yes")]
-_Terms = Annotated[
-    Path | None,
-    option('Add the terms of this JSON file, such as {"labels": ["home", "work"]}.'),
-]
+_NAME = argument(
+    "Name the campaign, by 1 to 64 characters out of a-z, 0-9 and hyphens."
+)
+_URL = option(
+    "Use the collector at this address.",
+    "--url",
+    default="http://127.0.0.1:8080",
+    envvar="SSTQ_URL",
+)
+_TOKEN = required(
+    "Use this administrator token.", "--token", envvar="SSTQ_ADMINISTRATOR_TOKEN"
+)
+_CLOSES = option("Stop accepting messages then, such as at 2027-02-07T18:00:00Z.")
+_READERS = option(
+    "Choose who may read the estimate.",
+    metavar="administrator|token|public",
+    show_default="administrator",
+)
+_YES = flag("Go on without asking.", "--yes")
+_TERMS = option(
+    'Add the terms of this JSON file, such as {"labels": ["home", "work"]}.'
+)
 
 
 def create(
-    name: _Name,
-    token: _Token,
-    mechanism: Annotated[
-        Path | None,
-        option(
-            "Collect messages of the mechanism in this JSON file.", "--mechanism", "-m"
-        ),
-    ] = None,
-    study: Annotated[
-        Path | None,
-        option("Run the study in this JSON file (sstq study new), stage by stage."),
-    ] = None,
-    people: Annotated[
-        int | None,
-        option("Expect so many people in all stages of a study.", "--people", "-n"),
-    ] = None,
-    hours: Annotated[
-        float | None, option("Let each stage of a study last so many hours.")
-    ] = None,
-    url: _Url = _DEFAULT_URL,
-    closes: _Closes = None,
-    senders: Annotated[
-        str,
-        option("Choose who may send messages.", metavar="everybody|token|single-use"),
-    ] = "everybody",
-    readers: _Readers = None,
-    shuffling: Annotated[
-        Path | None, option("Let the shuffler of this JSON file mix the messages.")
-    ] = None,
-    terms: _Terms = None,
-    yes: _Yes = False,
+    name: str = _NAME,
+    token: str = _TOKEN,
+    mechanism: Path | None = option(
+        "Collect messages of the mechanism in this JSON file.", "--mechanism", "-m"
+    ),
+    study: Path | None = option(
+        "Run the study in this JSON file (sstq study new), stage by stage."
+    ),
+    people: int | None = option(
+        "Expect so many people in all stages of a study.", "--people", "-n"
+    ),
+    hours: float | None = option("Let each stage of a study last so many hours."),
+    url: str = _URL,
+    closes: str | None = _CLOSES,
+    senders: str = option(
+        "Choose who may send messages.",
+        default="everybody",
+        metavar="everybody|token|single-use",
+    ),
+    readers: str | None = _READERS,
+    shuffling: Path | None = option(
+        "Let the shuffler of this JSON file mix the messages."
+    ),
+    terms: Path | None = _TERMS,
+    yes: bool = _YES,
 ) -> None:
     """Create a campaign and print its link for clients and its shared tokens, which the collector cannot show again.
 
@@ -153,7 +141,7 @@ def create(
     show_facts("campaign", facts + _tokens(tokens))
 
 
-def list_(token: _Token, url: _Url = _DEFAULT_URL) -> None:
+def list_(token: str = _TOKEN, url: str = _URL) -> None:
     """List all campaigns with their state and counts.
 
     Example: sstq campaign list
@@ -167,7 +155,7 @@ def list_(token: _Token, url: _Url = _DEFAULT_URL) -> None:
     show_table("campaigns", columns, rows, caption)
 
 
-def show(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
+def show(name: str = _NAME, token: str = _TOKEN, url: str = _URL) -> None:
     """Show a campaign's terms, mechanism and counts, the collector's public key, and the newest estimate.
 
     Of a study it shows the stages and what is known so far.
@@ -230,7 +218,7 @@ def _nothing_arrived(shuffled: bool) -> str:
     return "The campaign closed without a message."
 
 
-def close(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
+def close(name: str = _NAME, token: str = _TOKEN, url: str = _URL) -> None:
     """Close a campaign for good.
 
     Messages that arrived are kept, and retries of them are still answered.
@@ -252,20 +240,16 @@ def close(name: _Name, token: _Token, url: _Url = _DEFAULT_URL) -> None:
 
 
 def export(
-    name: _Name,
-    output: Annotated[
-        Path,
-        output_option(
-            "Write this file: .npz for the state, .csv or .json for the estimate, .parquet for counts."
-        ),
-    ],
-    token: _Token,
-    url: _Url = _DEFAULT_URL,
-    registry: Annotated[
-        bool,
-        option("Write a draft for OpenDP's registry (.yaml) instead.", "--registry"),
-    ] = False,
-    force: ForceOption = False,
+    name: str = _NAME,
+    output: Path = output_option(
+        "Write this file: .npz for the state, .csv or .json for the estimate, .parquet for counts."
+    ),
+    token: str = _TOKEN,
+    url: str = _URL,
+    registry: bool = flag(
+        "Write a draft for OpenDP's registry (.yaml) instead.", "--registry"
+    ),
+    force: bool = FORCE,
 ) -> None:
     """Write the state, the newest estimate or the counts of a campaign to a file.
 
@@ -314,16 +298,13 @@ def export(
 
 
 def tokens(
-    name: _Name,
-    token: _Token,
-    url: _Url = _DEFAULT_URL,
-    count: Annotated[
-        int | None, option("Create this many single-use tokens.", min=1)
-    ] = None,
-    people: Annotated[
-        int | None,
-        option("Create a token for batches of this many people in all.", min=1),
-    ] = None,
+    name: str = _NAME,
+    token: str = _TOKEN,
+    url: str = _URL,
+    count: int | None = option("Create this many single-use tokens.", min=1),
+    people: int | None = option(
+        "Create a token for batches of this many people in all.", min=1
+    ),
 ) -> None:
     """Create tokens and print them, one per line.
 
@@ -356,24 +337,22 @@ def tokens(
 
 
 def change(
-    name: _Name,
-    token: _Token,
-    url: _Url = _DEFAULT_URL,
-    closes: _Closes = None,
-    readers: _Readers = None,
-    origins: Annotated[
-        list[str] | None,
-        option("Let web pages of this origin send; repeatable.", "--origin"),
-    ] = None,
-    release_every: Annotated[
-        int | None,
-        option("Show readers an estimate after so many messages.", show_default="20"),
-    ] = None,
-    renew: Annotated[
-        list[str] | None, option("Replace this token.", metavar="send-token|read-token")
-    ] = None,
-    terms: _Terms = None,
-    yes: _Yes = False,
+    name: str = _NAME,
+    token: str = _TOKEN,
+    url: str = _URL,
+    closes: str | None = _CLOSES,
+    readers: str | None = _READERS,
+    origins: list[str] | None = option(
+        "Let web pages of this origin send; repeatable.", "--origin"
+    ),
+    release_every: int | None = option(
+        "Show readers an estimate after so many messages.", show_default="20"
+    ),
+    renew: list[str] | None = option(
+        "Replace this token.", metavar="send-token|read-token"
+    ),
+    terms: Path | None = _TERMS,
+    yes: bool = _YES,
 ) -> None:
     """Change the terms of a campaign.
 
@@ -407,10 +386,10 @@ def change(
 
 
 def delete(
-    name: _Name,
-    token: _Token,
-    url: _Url = _DEFAULT_URL,
-    yes: _Yes = False,
+    name: str = _NAME,
+    token: str = _TOKEN,
+    url: str = _URL,
+    yes: bool = _YES,
 ) -> None:
     """Delete a campaign and everything collected for it, for good.
 

@@ -1,12 +1,11 @@
 """`sstq clip`: suggests a clip from vectors that are public or your own."""
 
 from pathlib import Path
-from typing import Annotated
 
 from sstq.cli.common import (
-    ColumnsOption,
-    MechanismOption,
-    NoHeaderOption,
+    COLUMNS,
+    MECHANISM,
+    NO_HEADER,
     argument,
     chosen,
     option,
@@ -16,24 +15,17 @@ from sstq.cli.terminal import progress, show_facts, warn
 
 
 def clip(
-    vectors: Annotated[
-        list[Path],
-        argument(
-            "Take the norms of these vectors, such as public data.",
-            metavar="VECTORS...",
-        ),
-    ],
-    mechanism: MechanismOption,
-    clients: Annotated[
-        int | None,
-        option(
-            "Suggest it for a mean of so many clients.",
-            min=1,
-            show_default="as many as vectors",
-        ),
-    ] = None,
-    columns: ColumnsOption = None,
-    no_header: NoHeaderOption = False,
+    vectors: list[Path] = argument(
+        "Take the norms of these vectors, such as public data.", metavar="VECTORS..."
+    ),
+    mechanism: Path = MECHANISM,
+    clients: int | None = option(
+        "Suggest it for a mean of so many clients.",
+        min=1,
+        show_default="as many as vectors",
+    ),
+    columns: str | None = COLUMNS,
+    no_header: bool = NO_HEADER,
 ) -> None:
     """Suggest the clip of least error for a mechanism, whose own clip is ignored.
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -30,47 +30,43 @@ _STUDIES = {
 }
 
 
-def option(text: str, *flags: str, **settings: Any) -> Any:
-    """Return an option with its help."""
-    return typer.Option(*flags, help=text, **settings)
+def option(text: str, *flags: str, default: Any = None, **settings: Any) -> Any:
+    """Return an option with its help, to stand where a function has the default of an argument."""
+    return typer.Option(default, *flags, help=text, **settings)
 
 
-def argument(text: str, **settings: Any) -> Any:
-    """Return an argument with its help."""
-    return typer.Argument(help=text, **settings)
+def required(text: str, *flags: str, **settings: Any) -> Any:
+    """Return an option that must be given, with its help."""
+    return option(text, *flags, default=..., **settings)
 
 
-def output_option(text: str) -> Any:
-    """Return the option --output."""
-    return typer.Option("--output", "-o", help=text)
+def flag(text: str, *flags: str, **settings: Any) -> Any:
+    """Return an option without a value, with its help."""
+    return option(text, *flags, default=False, **settings)
 
 
-MechanismOption = Annotated[
-    Path,
-    option("Use the mechanism in this JSON file (sstq spec).", "--mechanism", "-m"),
-]
-ColumnsOption = Annotated[
-    str | None,
-    option("Read these columns, such as age,bmi; or one list column of Parquet."),
-]
-NoHeaderOption = Annotated[
-    bool, option("Take the first line of CSV files for a person.", "--no-header")
-]
-GroupsOption = Annotated[
-    Path | None,
-    option(
-        "Take the PRIVATE groups in this .npy, beside the vectors.", "--private-group"
-    ),
-]
-BoundsOption = Annotated[
-    Path | None,
-    option('Take vectors in the units of this JSON file: {"age": [0, 110], …}.'),
-]
-VerboseOption = Annotated[bool, option("Show all facts.", "--verbose", "-v")]
-PlotOption = Annotated[
-    Path | None, option("Draw the result to this picture: .png, .svg or .pdf.")
-]
-ForceOption = Annotated[bool, option("Overwrite existing files.", "--force")]
+def argument(text: str, *, default: Any = ..., **settings: Any) -> Any:
+    """Return an argument with its help; it must be given unless it has a default."""
+    return typer.Argument(default, help=text, **settings)
+
+
+def output_option(text: str, default: Any = ...) -> Any:
+    """Return the option --output; it must be given unless it has a default."""
+    return option(text, "--output", "-o", default=default)
+
+
+MECHANISM = required(
+    "Use the mechanism in this JSON file (sstq spec).", "--mechanism", "-m"
+)
+COLUMNS = option("Read these columns, such as age,bmi; or one list column of Parquet.")
+NO_HEADER = flag("Take the first line of CSV files for a person.", "--no-header")
+GROUPS = option(
+    "Take the PRIVATE groups in this .npy, beside the vectors.", "--private-group"
+)
+BOUNDS = option('Take vectors in the units of this JSON file: {"age": [0, 110], …}.')
+VERBOSE = flag("Show all facts.", "--verbose", "-v")
+PLOT = option("Draw the result to this picture: .png, .svg or .pdf.")
+FORCE = flag("Overwrite existing files.", "--force")
 
 
 class WrongUsage(ValueError):  # noqa: N818 (a mistake of the user, not a failure)

@@ -3,11 +3,11 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from sstq.cli.common import (
-    ForceOption,
-    PlotOption,
+    FORCE,
+    PLOT,
     check_output,
     check_picture,
     option,
@@ -22,14 +22,12 @@ _ROUNDING = 1e-12
 
 
 def compare(
-    dim: Annotated[int, option("Compare for vectors of this length.")] = 1000,
-    epsilon: Annotated[float, option("Allow each message this ε.")] = 3.0,
-    clients: Annotated[int, option("Compare means of this many people.")] = 1000,
-    output: Annotated[
-        Path | None, output_option("Write all numbers to this JSON file.")
-    ] = None,
-    plot: PlotOption = None,
-    force: ForceOption = False,
+    dim: int = option("Compare for vectors of this length.", default=1000),
+    epsilon: float = option("Allow each message this ε.", default=3.0),
+    clients: int = option("Compare means of this many people.", default=1000),
+    output: Path | None = output_option("Write all numbers to this JSON file.", None),
+    plot: Path | None = PLOT,
+    force: bool = FORCE,
 ) -> None:
     """Compare all mechanisms on a typical unit vector by bits and error.
 

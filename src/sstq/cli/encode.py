@@ -1,18 +1,18 @@
 """`sstq encode`: encodes files of vectors as private messages."""
 
 from pathlib import Path
-from typing import Annotated
 
 from sstq.cli.common import (
-    ColumnsOption,
-    GroupsOption,
-    MechanismOption,
-    NoHeaderOption,
-    VerboseOption,
+    COLUMNS,
+    GROUPS,
+    MECHANISM,
+    NO_HEADER,
+    VERBOSE,
     WrongUsage,
     argument,
     check_output,
     chosen,
+    flag,
     option,
     output_option,
     privacy_of,
@@ -23,35 +23,27 @@ from sstq.cli.terminal import note, progress, show_facts, warn
 
 
 def encode(
-    vectors: Annotated[
-        list[Path],
-        argument(
-            "Encode these vectors: .npy, Parquet or CSV, a row per person.",
-            metavar="VECTORS...",
-        ),
-    ],
-    mechanism: MechanismOption,
-    output: Annotated[
-        Path,
-        output_option("Write this message file, Parquet if its name ends in .parquet."),
-    ],
-    columns: ColumnsOption = None,
-    no_header: NoHeaderOption = False,
-    by: Annotated[
-        str | None,
-        option(
-            "Keep this column as PUBLIC labels of Parquet messages.", metavar="COLUMN"
-        ),
-    ] = None,
-    groups: GroupsOption = None,
-    seed: Annotated[
-        int | None, option("Simulate with this seed. The result is NOT private.", min=0)
-    ] = None,
-    verbose: VerboseOption = False,
-    force: Annotated[
-        bool,
-        option("Overwrite the file. People encoded again spend ε again.", "--force"),
-    ] = False,
+    vectors: list[Path] = argument(
+        "Encode these vectors: .npy, Parquet or CSV, a row per person.",
+        metavar="VECTORS...",
+    ),
+    mechanism: Path = MECHANISM,
+    output: Path = output_option(
+        "Write this message file, Parquet if its name ends in .parquet."
+    ),
+    columns: str | None = COLUMNS,
+    no_header: bool = NO_HEADER,
+    by: str | None = option(
+        "Keep this column as PUBLIC labels of Parquet messages.", metavar="COLUMN"
+    ),
+    groups: Path | None = GROUPS,
+    seed: int | None = option(
+        "Simulate with this seed. The result is NOT private.", min=0
+    ),
+    verbose: bool = VERBOSE,
+    force: bool = flag(
+        "Overwrite the file. People encoded again spend ε again.", "--force"
+    ),
 ) -> None:
     """Encode each row of a file as one private message.
 

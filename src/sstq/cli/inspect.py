@@ -1,13 +1,13 @@
 """`sstq inspect`: shows what is in a file."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from sstq.cli.common import (
-    ForceOption,
-    VerboseOption,
+    FORCE,
+    VERBOSE,
     argument,
     check_output,
     describe_mechanism,
@@ -27,26 +27,19 @@ _UNKNOWN = "unknown: tables of counts do not say it"
 
 
 def inspect(
-    path: Annotated[
-        Path,
-        argument(
-            "Inspect this mechanism, campaign, message file or aggregator's state.",
-            metavar="FILE",
-        ),
-    ],
-    mechanism: Annotated[
-        Path | None,
-        option("Check that the file belongs to this mechanism.", "--mechanism", "-m"),
-    ] = None,
-    header: Annotated[
-        Path | None,
-        option(
-            "Write the parameters of the mechanism for the client in C to this file.",
-            "--c-header",
-        ),
-    ] = None,
-    force: ForceOption = False,
-    verbose: VerboseOption = False,
+    path: Path = argument(
+        "Inspect this mechanism, campaign, message file or aggregator's state.",
+        metavar="FILE",
+    ),
+    mechanism: Path | None = option(
+        "Check that the file belongs to this mechanism.", "--mechanism", "-m"
+    ),
+    header: Path | None = option(
+        "Write the parameters of the mechanism for the client in C to this file.",
+        "--c-header",
+    ),
+    force: bool = FORCE,
+    verbose: bool = VERBOSE,
 ) -> None:
     """Show the content of a mechanism, a campaign's document, a message file or an aggregator's state.
 

@@ -2,15 +2,16 @@
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from sstq.cli.common import (
-    ForceOption,
-    VerboseOption,
+    FORCE,
+    VERBOSE,
     WrongUsage,
     check_output,
     option,
     output_option,
+    required,
     write_text,
 )
 from sstq.cli.terminal import Facts, safe_figure, show_facts
@@ -20,48 +21,34 @@ if TYPE_CHECKING:
 
 
 def plan(
-    dim: Annotated[
-        int, option("Plan for vectors of this length; with --classes, of features.")
-    ],
-    clients: Annotated[
-        int | None, option("Plan for this many people per round.")
-    ] = None,
-    epsilon: Annotated[
-        float | None, option("Allow each person this total ε, over all rounds.")
-    ] = None,
-    target_error: Annotated[
-        float | None, option("Reach this error of the mean, as a fraction of clip.")
-    ] = None,
-    mean_norm: Annotated[
-        float | None,
-        option("Expect a mean of this norm, as a fraction of clip, for the verdict."),
-    ] = None,
-    rounds: Annotated[
-        int, option("Let each person take part in this many rounds.")
-    ] = 1,
-    delta: Annotated[
-        float | None,
-        option(
-            "Allow this total δ.", show_default="0, pure ε; 1e-6 with --trust shuffler"
-        ),
-    ] = None,
-    trust: Annotated[
-        str,
-        option(
-            "Trust nobody, or a shuffler that mixes the messages.",
-            metavar="local|shuffler",
-        ),
-    ] = "local",
-    classes: Annotated[
-        int | None,
-        option("Plan a classifier for this many classes from one answer per person."),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        output_option("Write the mechanism's JSON for sstq encode to this file."),
-    ] = None,
-    verbose: VerboseOption = False,
-    force: ForceOption = False,
+    dim: int = required(
+        "Plan for vectors of this length; with --classes, of features."
+    ),
+    clients: int | None = option("Plan for this many people per round."),
+    epsilon: float | None = option("Allow each person this total ε, over all rounds."),
+    target_error: float | None = option(
+        "Reach this error of the mean, as a fraction of clip."
+    ),
+    mean_norm: float | None = option(
+        "Expect a mean of this norm, as a fraction of clip, for the verdict."
+    ),
+    rounds: int = option("Let each person take part in this many rounds.", default=1),
+    delta: float | None = option(
+        "Allow this total δ.", show_default="0, pure ε; 1e-6 with --trust shuffler"
+    ),
+    trust: str = option(
+        "Trust nobody, or a shuffler that mixes the messages.",
+        default="local",
+        metavar="local|shuffler",
+    ),
+    classes: int | None = option(
+        "Plan a classifier for this many classes from one answer per person."
+    ),
+    output: Path | None = output_option(
+        "Write the mechanism's JSON for sstq encode to this file.", None
+    ),
+    verbose: bool = VERBOSE,
+    force: bool = FORCE,
 ) -> None:
     """Choose a mechanism, predict its error and cost, and compute what is left out.
 

@@ -5,18 +5,20 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from sstq.cli.common import (
-    ColumnsOption,
-    GroupsOption,
-    NoHeaderOption,
+    COLUMNS,
+    GROUPS,
+    NO_HEADER,
     WrongUsage,
     argument,
     check_usage,
     chosen,
+    flag,
     option,
     refuse_empty_variables,
+    required,
     several_messages,
 )
 from sstq.cli.terminal import Facts, note, progress, show_facts, warn
@@ -28,61 +30,42 @@ if TYPE_CHECKING:
 
 
 def send(
-    url: Annotated[
-        str, argument("Send to this campaign: its address or link.", metavar="URL")
-    ],
-    vectors: Annotated[
-        list[Path],
-        argument(
-            "Send these vectors: .npy, Parquet or CSV, a row per person.",
-            metavar="VECTORS...",
-        ),
-    ],
-    most_epsilon: Annotated[
-        float, option("Refuse a campaign that asks for a larger ε per person.")
-    ],
-    pinned_key: Annotated[
-        str | None,
-        option(
-            "Refuse a collector without this key.",
-            "--collector-key",
-            envvar="SSTQ_COLLECTOR_KEY",
-        ),
-    ] = None,
-    pinned_shuffler: Annotated[
-        str | None,
-        option(
-            "Refuse a shuffler without this key.",
-            "--shuffler-key",
-            envvar="SSTQ_SHUFFLER_KEY",
-        ),
-    ] = None,
-    least_threshold: Annotated[
-        int | None, option("Refuse a campaign with crowds of fewer people.", min=2)
-    ] = None,
-    ledger: Annotated[
-        Path | None, option("Charge this ledger file before anything is sent.")
-    ] = None,
-    total_epsilon: Annotated[
-        float | None, option("Create the ledger with this total ε.")
-    ] = None,
-    columns: ColumnsOption = None,
-    no_header: NoHeaderOption = False,
-    groups: GroupsOption = None,
-    token: Annotated[
-        str | None,
-        option(
-            "Use this token; give it as a variable or in a file, since ps shows options.",
-            envvar="SSTQ_SEND_TOKEN",
-        ),
-    ] = None,
-    tokens: Annotated[
-        Path | None, option("Use the token, or the single-use tokens, in this file.")
-    ] = None,
-    again: Annotated[
-        bool,
-        option("Send files again that were sent before, and spend ε again.", "--again"),
-    ] = False,
+    url: str = argument("Send to this campaign: its address or link.", metavar="URL"),
+    vectors: list[Path] = argument(
+        "Send these vectors: .npy, Parquet or CSV, a row per person.",
+        metavar="VECTORS...",
+    ),
+    most_epsilon: float = required(
+        "Refuse a campaign that asks for a larger ε per person."
+    ),
+    pinned_key: str | None = option(
+        "Refuse a collector without this key.",
+        "--collector-key",
+        envvar="SSTQ_COLLECTOR_KEY",
+    ),
+    pinned_shuffler: str | None = option(
+        "Refuse a shuffler without this key.",
+        "--shuffler-key",
+        envvar="SSTQ_SHUFFLER_KEY",
+    ),
+    least_threshold: int | None = option(
+        "Refuse a campaign with crowds of fewer people.", min=2
+    ),
+    ledger: Path | None = option("Charge this ledger file before anything is sent."),
+    total_epsilon: float | None = option("Create the ledger with this total ε."),
+    columns: str | None = COLUMNS,
+    no_header: bool = NO_HEADER,
+    groups: Path | None = GROUPS,
+    token: str | None = option(
+        "Use this token; give it as a variable or in a file, since ps shows options.",
+        envvar="SSTQ_SEND_TOKEN",
+    ),
+    tokens: Path | None = option(
+        "Use the token, or the single-use tokens, in this file."
+    ),
+    again: bool = flag(
+        "Send files again that were sent before, and spend ε again.", "--again"
+    ),
 ) -> None:
     """Encode vectors as private messages and send them to a campaign, retrying until all are stored.
 

@@ -4,11 +4,18 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from sstq.cli.common import WrongUsage, check_usage, option, refuse_empty_variables
+from sstq.cli.common import (
+    WrongUsage,
+    check_usage,
+    flag,
+    option,
+    refuse_empty_variables,
+    required,
+)
 from sstq.cli.terminal import note
 
 _TOKEN_FILE = "administrator-token"  # noqa: S105 (the name of a file)
@@ -19,54 +26,37 @@ def _variable(name: str) -> dict[str, Any]:
     return {"envvar": name, "show_envvar": False}
 
 
-_Folder = Annotated[
-    Path,
-    option(
-        "Keep the database and the token here.", "--folder", **_variable("SSTQ_FOLDER")
-    ),
-]
-_Host = Annotated[str, option("Listen on this address.", **_variable("SSTQ_HOST"))]
-_Port = Annotated[
-    int, option("Listen on this port; 0 for a free one.", **_variable("SSTQ_PORT"))
-]
-_Database = Annotated[
-    str | None,
-    option(
-        "Use this database, by its URL.",
-        **_variable("SSTQ_DATABASE"),
-        show_default="SQLite in the folder",
-    ),
-]
-_Unix = Annotated[
-    Path | None, option("Listen on this Unix socket instead.", **_variable("SSTQ_UNIX"))
-]
-_BehindProxy = Annotated[
-    str,
-    option(
-        "Trust a proxy at these addresses.",
-        metavar="ADDRESSES",
-        **_variable("SSTQ_BEHIND_PROXY"),
-    ),
-]
-_Upgrade = Annotated[
-    bool, option("Upgrade an older database; copy it first.", "--upgrade")
-]
+_FOLDER = required(
+    "Keep the database and the token here.", "--folder", **_variable("SSTQ_FOLDER")
+)
+_HOST = option("Listen on this address.", default="127.0.0.1", **_variable("SSTQ_HOST"))
+_PORT = "Listen on this port; 0 for a free one."
+_DATABASE = option(
+    "Use this database, by its URL.",
+    **_variable("SSTQ_DATABASE"),
+    show_default="SQLite in the folder",
+)
+_UNIX = option("Listen on this Unix socket instead.", **_variable("SSTQ_UNIX"))
+_BEHIND_PROXY = option(
+    "Trust a proxy at these addresses.",
+    default="",
+    metavar="ADDRESSES",
+    **_variable("SSTQ_BEHIND_PROXY"),
+)
+_UPGRADE = flag("Upgrade an older database; copy it first.", "--upgrade")
 
 
 def serve(
-    folder: _Folder,
-    host: _Host = "127.0.0.1",
-    port: _Port = 8080,
-    database: _Database = None,
-    unix: _Unix = None,
-    behind_proxy: _BehindProxy = "",
-    upgrade: _Upgrade = False,
-    demo: Annotated[
-        bool,
-        option(
-            "Serve a demonstration poll at /demo/.", "--demo", **_variable("SSTQ_DEMO")
-        ),
-    ] = False,
+    folder: Path = _FOLDER,
+    host: str = _HOST,
+    port: int = option(_PORT, default=8080, **_variable("SSTQ_PORT")),
+    database: str | None = _DATABASE,
+    unix: Path | None = _UNIX,
+    behind_proxy: str = _BEHIND_PROXY,
+    upgrade: bool = _UPGRADE,
+    demo: bool = flag(
+        "Serve a demonstration poll at /demo/.", "--demo", **_variable("SSTQ_DEMO")
+    ),
 ) -> None:
     """Run a collector that receives messages over HTTP, stores them durably and keeps an estimate up to date.
 
@@ -90,35 +80,26 @@ def serve(
 
 
 def shuffler(
-    folder: _Folder,
-    collector: Annotated[
-        str,
-        option(
-            "Forward to the collector at this address.", **_variable("SSTQ_COLLECTOR")
-        ),
-    ],
-    public_url: Annotated[
-        str | None,
-        option(
-            "Sign only campaigns that name this address.",
-            **_variable("SSTQ_PUBLIC_URL"),
-            show_default="the address that it listens on",
-        ),
-    ] = None,
-    collector_key: Annotated[
-        str | None,
-        option(
-            "Refuse a collector without this public key.",
-            **_variable("SSTQ_COLLECTOR_KEY"),
-            show_default="the first one seen",
-        ),
-    ] = None,
-    host: _Host = "127.0.0.1",
-    port: _Port = 8081,
-    database: _Database = None,
-    unix: _Unix = None,
-    behind_proxy: _BehindProxy = "",
-    upgrade: _Upgrade = False,
+    folder: Path = _FOLDER,
+    collector: str = required(
+        "Forward to the collector at this address.", **_variable("SSTQ_COLLECTOR")
+    ),
+    public_url: str | None = option(
+        "Sign only campaigns that name this address.",
+        **_variable("SSTQ_PUBLIC_URL"),
+        show_default="the address that it listens on",
+    ),
+    collector_key: str | None = option(
+        "Refuse a collector without this public key.",
+        **_variable("SSTQ_COLLECTOR_KEY"),
+        show_default="the first one seen",
+    ),
+    host: str = _HOST,
+    port: int = option(_PORT, default=8081, **_variable("SSTQ_PORT")),
+    database: str | None = _DATABASE,
+    unix: Path | None = _UNIX,
+    behind_proxy: str = _BEHIND_PROXY,
+    upgrade: bool = _UPGRADE,
 ) -> None:
     """Run a shuffler that receives sealed messages, mixes those of many people, forwards them and deletes its copies.
 

@@ -2,12 +2,12 @@
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from sstq.cli.common import (
-    BoundsOption,
-    ForceOption,
-    VerboseOption,
+    BOUNDS,
+    FORCE,
+    VERBOSE,
     WrongUsage,
     check_output,
     check_usage,
@@ -26,36 +26,27 @@ if TYPE_CHECKING:
 
 
 def spec(
-    dim: Annotated[int | None, option("Encode vectors of this length.")] = None,
-    epsilon: Annotated[float | None, option("Spend this ε per message.")] = None,
-    clients: Annotated[int | None, option("Expect this many people per round.")] = None,
-    mechanism: Annotated[
-        str | None,
-        option(
-            "Use this mechanism (sstq compare).",
-            "--name",
-            show_default="as sstq plan chooses",
-        ),
-    ] = None,
-    bits: Annotated[int | None, option("Use codes of this many bits.")] = None,
-    clip: Annotated[
-        float | None,
-        option("Scale longer vectors down to this norm.", show_default="1"),
-    ] = None,
-    setting: Annotated[
-        list[str] | None,
-        option(
-            "Set another argument, as in Python; repeatable.",
-            "--set",
-            metavar="ARGUMENT=VALUE",
-        ),
-    ] = None,
-    bounds: BoundsOption = None,
-    output: Annotated[Path, output_option("Write this JSON file.")] = Path(
-        "mechanism.json"
+    dim: int | None = option("Encode vectors of this length."),
+    epsilon: float | None = option("Spend this ε per message."),
+    clients: int | None = option("Expect this many people per round."),
+    mechanism: str | None = option(
+        "Use this mechanism (sstq compare).",
+        "--name",
+        show_default="as sstq plan chooses",
     ),
-    verbose: VerboseOption = False,
-    force: ForceOption = False,
+    bits: int | None = option("Use codes of this many bits."),
+    clip: float | None = option(
+        "Scale longer vectors down to this norm.", show_default="1"
+    ),
+    setting: list[str] | None = option(
+        "Set another argument, as in Python; repeatable.",
+        "--set",
+        metavar="ARGUMENT=VALUE",
+    ),
+    bounds: Path | None = BOUNDS,
+    output: Path = output_option("Write this JSON file.", Path("mechanism.json")),
+    verbose: bool = VERBOSE,
+    force: bool = FORCE,
 ) -> None:
     """Write the mechanism that clients and server share to a JSON file, and show its error and cost.
 

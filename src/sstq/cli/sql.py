@@ -1,7 +1,6 @@
 """`sstq sql`: prints the query that counts messages in a SQL engine."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -9,23 +8,18 @@ from sstq.cli.common import argument, check_usage, option, read_mechanism
 
 
 def sql(
-    mechanism: Annotated[
-        Path, argument("Count messages of the mechanism in this JSON file (sstq spec).")
-    ],
-    table: Annotated[
-        str, option("Count this table, or this Parquet file.")
-    ] = "messages",
-    dialect: Annotated[
-        str,
-        option(
-            "Choose the engine.",
-            metavar="duckdb|spark|bigquery|clickhouse|postgresql|sqlite",
-        ),
-    ] = "duckdb",
-    by: Annotated[
-        str | None,
-        option("Count each group of this public column on its own.", metavar="COLUMN"),
-    ] = None,
+    mechanism: Path = argument(
+        "Count messages of the mechanism in this JSON file (sstq spec)."
+    ),
+    table: str = option("Count this table, or this Parquet file.", default="messages"),
+    dialect: str = option(
+        "Choose the engine.",
+        default="duckdb",
+        metavar="duckdb|spark|bigquery|clickhouse|postgresql|sqlite",
+    ),
+    by: str | None = option(
+        "Count each group of this public column on its own.", metavar="COLUMN"
+    ),
 ) -> None:
     """Print the query that counts messages in a SQL engine.
 

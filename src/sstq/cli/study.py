@@ -1,23 +1,25 @@
 """`sstq study`: asks cohorts in turn, from the shell. The state of a study is one JSON file."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from sstq.cli.collected import STAGE
 from sstq.cli.common import (
-    ForceOption,
-    PlotOption,
+    FORCE,
+    PLOT,
     WrongUsage,
     argument,
     check_file,
     check_output,
     check_picture,
     check_usage,
+    flag,
     given,
     option,
     output_option,
     read_mechanism,
     read_study,
+    required,
     save_picture,
     split,
     write_text,
@@ -35,56 +37,38 @@ So the ε of a message is a person's total. `new` writes the state of a study. R
 until no cohort is left, then see `result`.
 """
 
-FileArgument = Annotated[
-    Path, argument("Use this JSON file as the state of the study.", metavar="FILE")
-]
-PeopleOption = Annotated[int, option("Ask so many people.", "--people", "-n")]
+_FILE = argument("Use this JSON file as the state of the study.", metavar="FILE")
+_PEOPLE = required("Ask so many people.", "--people", "-n")
 _KINDS = "words, range, columns or panel"
 
 
 def new(
-    file: FileArgument,
-    kind: Annotated[str, option(f"Study this: {_KINDS}.")],
-    epsilon: Annotated[
-        float | None,
-        option("Spend this ε per person, in total; a panel has its mechanism's."),
-    ] = None,
-    longest: Annotated[
-        int | None,
-        option(
-            "For words: find strings of at most so many letters.", show_default="16"
-        ),
-    ] = None,
-    candidates: Annotated[
-        Path | None,
-        option(
-            "For words: ask for the public strings in this file first, one per line."
-        ),
-    ] = None,
-    delta: Annotated[
-        float | None,
-        option(
-            "For words: let a shuffler mix the messages, with this total δ.",
-            "--shuffled",
-        ),
-    ] = None,
-    dim: Annotated[
-        int | None, option("For a range: study vectors of this length.")
-    ] = None,
-    columns: Annotated[
-        str | None, option("For columns: study these, such as age,bmi.")
-    ] = None,
-    mechanism: Annotated[
-        Path | None,
-        option("For a panel: ask this survey or mechanism in every period."),
-    ] = None,
-    periods: Annotated[
-        int | None, option("For a panel: ask for so many periods.", show_default="52")
-    ] = None,
-    period: Annotated[
-        str | None, option("For a panel: call a period this.", show_default="week")
-    ] = None,
-    force: ForceOption = False,
+    file: Path = _FILE,
+    kind: str = required(f"Study this: {_KINDS}."),
+    epsilon: float | None = option(
+        "Spend this ε per person, in total; a panel has its mechanism's."
+    ),
+    longest: int | None = option(
+        "For words: find strings of at most so many letters.", show_default="16"
+    ),
+    candidates: Path | None = option(
+        "For words: ask for the public strings in this file first, one per line."
+    ),
+    delta: float | None = option(
+        "For words: let a shuffler mix the messages, with this total δ.", "--shuffled"
+    ),
+    dim: int | None = option("For a range: study vectors of this length."),
+    columns: str | None = option("For columns: study these, such as age,bmi."),
+    mechanism: Path | None = option(
+        "For a panel: ask this survey or mechanism in every period."
+    ),
+    periods: int | None = option(
+        "For a panel: ask for so many periods.", show_default="52"
+    ),
+    period: str | None = option(
+        "For a panel: call a period this.", show_default="week"
+    ),
+    force: bool = FORCE,
 ) -> None:
     """Write the state of a new study.
 
@@ -138,7 +122,7 @@ def new(
     write_text(file, study.to_json() + "\n")
 
 
-def plan(file: FileArgument, people: PeopleOption) -> None:
+def plan(file: Path = _FILE, people: int = _PEOPLE) -> None:
     """Show how many people to ask in each cohort, and the expected error.
 
     The exit code is 1 if the study cannot work.
@@ -164,10 +148,10 @@ def _total(epsilon: float) -> Facts:
 
 
 def question(
-    file: FileArgument,
-    people: PeopleOption,
-    output: Annotated[Path, output_option("Write the question to this file.")],
-    force: ForceOption = False,
+    file: Path = _FILE,
+    people: int = _PEOPLE,
+    output: Path = output_option("Write the question to this file."),
+    force: bool = FORCE,
 ) -> None:
     """Write the question for the next cohort, of so many people.
 
@@ -185,28 +169,19 @@ def question(
 
 
 def answer(
-    document: Annotated[
-        Path,
-        argument(
-            "Answer this question, as `sstq study question` writes it.",
-            metavar="QUESTION",
-        ),
-    ],
-    values: Annotated[
-        Path,
-        argument(
-            "Answer for these people, one row each: text, CSV, Parquet or .npy.",
-            metavar="VALUES",
-        ),
-    ],
-    most_epsilon: Annotated[
-        float, option("Refuse a question that asks for more ε per person.")
-    ],
-    output: Annotated[Path, output_option("Write the messages to this file.")],
-    column: Annotated[
-        str | None, option("Take the values in this column of the table.")
-    ] = None,
-    force: ForceOption = False,
+    document: Path = argument(
+        "Answer this question, as `sstq study question` writes it.", metavar="QUESTION"
+    ),
+    values: Path = argument(
+        "Answer for these people, one row each: text, CSV, Parquet or .npy.",
+        metavar="VALUES",
+    ),
+    most_epsilon: float = required(
+        "Refuse a question that asks for more ε per person."
+    ),
+    output: Path = output_option("Write the messages to this file."),
+    column: str | None = option("Take the values in this column of the table."),
+    force: bool = FORCE,
 ) -> None:
     """Answer a question for some people, with one private message each.
 
@@ -229,14 +204,11 @@ def answer(
 
 
 def learn(
-    file: FileArgument,
-    messages: Annotated[
-        list[Path],
-        argument("Learn from these messages of the cohort.", metavar="MESSAGES..."),
-    ],
-    counts: Annotated[
-        bool, option("Read tables of counts, not messages (sstq sql).", "--counts")
-    ] = False,
+    file: Path = _FILE,
+    messages: list[Path] = argument(
+        "Learn from these messages of the cohort.", metavar="MESSAGES..."
+    ),
+    counts: bool = flag("Read tables of counts, not messages (sstq sql).", "--counts"),
 ) -> None:
     """Learn from the messages of the cohort that was asked last.
 
@@ -290,15 +262,11 @@ def _cells(column: Any) -> Any:
 
 
 def result(
-    file: FileArgument,
-    output: Annotated[
-        Path | None, output_option("Write the result to this CSV file.")
-    ] = None,
-    plot: PlotOption = None,
-    question: Annotated[
-        str | None, option("For a panel of a survey: draw this question.")
-    ] = None,
-    force: ForceOption = False,
+    file: Path = _FILE,
+    output: Path | None = output_option("Write the result to this CSV file.", None),
+    plot: Path | None = PLOT,
+    question: str | None = option("For a panel of a survey: draw this question."),
+    force: bool = FORCE,
 ) -> None:
     """Show the result, and write or draw it.
 

@@ -2,15 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
 
 from sstq.cli.common import (
-    ForceOption,
+    FORCE,
     argument,
     check_output,
     check_usage,
-    option,
     output_option,
+    required,
     write_text,
 )
 from sstq.cli.terminal import note, show_table
@@ -24,12 +23,12 @@ Ask several questions in one private message per person: choices, numbers, vecto
 
 
 def init(
-    table: Annotated[
-        Path, argument("Take the columns of this CSV or Parquet file.", metavar="TABLE")
-    ],
-    epsilon: Annotated[float, option("Spend this ε per person, in total.")],
-    output: Annotated[Path, output_option("Write this schema.")] = Path("survey.json"),
-    force: ForceOption = False,
+    table: Path = argument(
+        "Take the columns of this CSV or Parquet file.", metavar="TABLE"
+    ),
+    epsilon: float = required("Spend this ε per person, in total."),
+    output: Path = output_option("Write this schema.", Path("survey.json")),
+    force: bool = FORCE,
 ) -> None:
     """Write a schema with one question per column, guessed from names and types only.
 
@@ -68,10 +67,8 @@ def init(
 
 
 def plan(
-    schema: Annotated[
-        Path, argument("Plan the survey of this schema.", metavar="SURVEY")
-    ],
-    clients: Annotated[int, option("Plan for this many people.")],
+    schema: Path = argument("Plan the survey of this schema.", metavar="SURVEY"),
+    clients: int = required("Plan for this many people."),
 ) -> None:
     """Show the expected error of every question, and which cannot work with so many people.
 

@@ -3,13 +3,13 @@
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from sstq.cli.common import (
-    BoundsOption,
-    ColumnsOption,
-    GroupsOption,
-    NoHeaderOption,
+    BOUNDS,
+    COLUMNS,
+    GROUPS,
+    NO_HEADER,
     WrongUsage,
     argument,
     chosen,
@@ -31,48 +31,31 @@ _OF_NAME = ("--epsilon", "--name", "--clip", "--bounds", "--columns", "--no-head
 
 
 def try_(
-    vectors: Annotated[
-        Path, argument("Try with these people, one per row: .npy, Parquet or CSV.")
-    ],
-    epsilon: Annotated[float | None, option("Spend this ε per person.")] = None,
-    mechanism: Annotated[
-        str | None,
-        option(
-            "Use this mechanism (see sstq compare).",
-            "--name",
-            show_default="frameunit",
-        ),
-    ] = None,
-    spec: Annotated[
-        Path | None,
-        option(
-            "Use the mechanism in this JSON file, of any kind; or a survey.",
-            "--mechanism",
-            "-m",
-        ),
-    ] = None,
-    groups: GroupsOption = None,
-    clip: Annotated[
-        float | None,
-        option("Scale longer vectors down to this norm.", show_default="1"),
-    ] = None,
-    bounds: BoundsOption = None,
-    columns: ColumnsOption = None,
-    no_header: NoHeaderOption = False,
-    column: Annotated[
-        str | None,
-        option(
-            "Find the frequent strings of this column instead.",
-            "--words",
-            metavar="COLUMN",
-        ),
-    ] = None,
-    longest: Annotated[
-        int | None,
-        option(
-            "With --words: find strings of at most so many letters.", show_default="16"
-        ),
-    ] = None,
+    vectors: Path = argument(
+        "Try with these people, one per row: .npy, Parquet or CSV."
+    ),
+    epsilon: float | None = option("Spend this ε per person."),
+    mechanism: str | None = option(
+        "Use this mechanism (see sstq compare).", "--name", show_default="frameunit"
+    ),
+    spec: Path | None = option(
+        "Use the mechanism in this JSON file, of any kind; or a survey.",
+        "--mechanism",
+        "-m",
+    ),
+    groups: Path | None = GROUPS,
+    clip: float | None = option(
+        "Scale longer vectors down to this norm.", show_default="1"
+    ),
+    bounds: Path | None = BOUNDS,
+    columns: str | None = COLUMNS,
+    no_header: bool = NO_HEADER,
+    column: str | None = option(
+        "Find the frequent strings of this column instead.", "--words", metavar="COLUMN"
+    ),
+    longest: int | None = option(
+        "With --words: find strings of at most so many letters.", show_default="16"
+    ),
 ) -> None:
     """Simulate a collection on one machine: encode a file, estimate its mean, and compare it with the truth.
 
