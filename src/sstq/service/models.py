@@ -53,7 +53,9 @@ def _body(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, use_attribute_docstrings=True
+    )
 
 
 _STRINGS = {"type": "array", "items": {"type": "string"}}
@@ -122,35 +124,27 @@ CHANGE = _body(
 
 
 class _Crowd(_Model):
-    people: Annotated[
-        _Count, Field(description="Accepted envelopes of its smallest batch.")
-    ]
+    people: _Count
+    """Accepted envelopes of its smallest batch."""
     epsilon: float
     delta: float
     epsilon_if_half_fake: float
-    isolating_share: Annotated[
-        float | None,
-        Field(
-            description="Who holds this share of all single-use tokens could be all of the crowd but one person."
-        ),
-    ]
+    isolating_share: float | None
+    """Who holds this share of all single-use tokens could be all of the crowd but one person."""
 
 
 class Claim(_Model):
     """The (ε, δ) of a shuffled campaign, from the batches that arrived."""
 
-    batches: Annotated[_Count, Field(description="Opened batches of the shuffler.")]
-    accepted: Annotated[
-        _Count, Field(description="Envelopes of these batches that are counted.")
-    ]
+    batches: _Count
+    """Opened batches of the shuffler."""
+    accepted: _Count
+    """Envelopes of these batches that are counted."""
     refused: dict[Literal["foreign", "malformed", "repeated"], _Count]
-    crowds: Annotated[
-        list[_Crowd],
-        Field(description="What each crowd that was mixed together justifies."),
-    ]
-    local_epsilon: Annotated[
-        float, Field(description="The ε that remains if the shuffler cheats.")
-    ]
+    crowds: list[_Crowd]
+    """What each crowd that was mixed together justifies."""
+    local_epsilon: float
+    """The ε that remains if the shuffler cheats."""
 
 
 class StageStatus(_Model):
@@ -158,13 +152,10 @@ class StageStatus(_Model):
 
     number: int
     name: str
-    people: Annotated[_Count, Field(description="For how many people it is.")]
-    received: Annotated[
-        _Count,
-        Field(
-            description="How many have sent; readers see multiples of release_every."
-        ),
-    ]
+    people: _Count
+    """For how many people it is."""
+    received: _Count
+    """How many have sent; readers see multiples of release_every."""
     state: Literal["open", "closed", "learned", "dropped"]
     shuffling: Claim | None
 
@@ -179,13 +170,14 @@ class StudyStatus(_Model):
     people: _Count
     hours: float | None
     too_few: TooFew
-    epsilon: Annotated[float, Field(description="A person's total.")]
+    epsilon: float
+    """A person's total."""
     delta: float | None
-    local_epsilon: Annotated[
-        float, Field(description="Of the newest stage's message, if a shuffler cheats.")
-    ]
+    local_epsilon: float
+    """Of the newest stage's message, if a shuffler cheats."""
     stages: list[StageStatus]
-    next: Annotated[list[str], Field(description="What may follow.")]
+    next: list[str]
+    """What may follow."""
 
 
 class Status(_Model):
@@ -193,18 +185,16 @@ class Status(_Model):
 
     name: _Name
     status: Literal["scheduled", "open", "closed"]
-    received: Annotated[_Count, Field(description="Acknowledged messages.")]
-    folded: Annotated[_Count, Field(description="Messages added to the state.")]
-    covered: Annotated[
-        _Count, Field(description="Messages covered by the newest estimate.")
-    ]
-    released: Annotated[
-        _Count, Field(description="Messages covered by the estimate that readers see.")
-    ]
-    release_every: Annotated[
-        _Count,
-        Field(description="Readers see a new one after this many more, and 2 % more."),
-    ]
+    received: _Count
+    """Acknowledged messages."""
+    folded: _Count
+    """Messages added to the state."""
+    covered: _Count
+    """Messages covered by the newest estimate."""
+    released: _Count
+    """Messages covered by the estimate that readers see."""
+    release_every: _Count
+    """Readers see a new one after this many more, and 2 % more."""
     tokens_issued: _Count | None
     tokens_unspent: _Count | None
     shuffling: Claim | None
@@ -214,23 +204,18 @@ class Status(_Model):
 class Progress(_Model):
     """The error so far, its prediction, and the arrivals per hour."""
 
-    measured: Annotated[
-        _Points, Field(description="Pairs: messages, standard error of the estimate.")
-    ]
-    predicted: Annotated[
-        _Points,
-        Field(description="The same, predicted by the mechanism's typical error."),
-    ]
-    bias: Annotated[
-        float, Field(description="The error that no number of messages removes.")
-    ]
-    arrivals: Annotated[
-        _Points, Field(description="Pairs: hour (seconds since 1970), messages folded.")
-    ]
-    epsilon: Annotated[float, Field(description="The nominal ε of a message.")]
-    privacy_loss: Annotated[
-        float, Field(description="The exact privacy loss of a message.")
-    ]
+    measured: _Points
+    """Pairs: messages, standard error of the estimate."""
+    predicted: _Points
+    """The same, predicted by the mechanism's typical error."""
+    bias: float
+    """The error that no number of messages removes."""
+    arrivals: _Points
+    """Pairs: hour (seconds since 1970), messages folded."""
+    epsilon: float
+    """The nominal ε of a message."""
+    privacy_loss: float
+    """The exact privacy loss of a message."""
 
 
 class _Region(_Model):
@@ -244,45 +229,33 @@ class EstimateAnswer(_Model):
 
     campaign: _Name
     digest: str
-    count: Annotated[_Count, Field(description="Messages covered.")]
+    count: _Count
+    """Messages covered."""
     shuffling: Claim | None
     value: _Numbers | None
     stderr: _Numbers | None
-    region: Annotated[
-        _Region | None,
-        Field(
-            description="With this probability, value ± half_width covers all coordinates at once."
-        ),
-    ]
-    groups: Annotated[
-        dict[str, _Numbers | list[_Numbers]] | None,
-        Field(
-            description="The shares, sums and means of private groups, each with its stderr."
-        ),
-    ]
-    questions: Annotated[
-        list[dict[str, Any]] | None,
-        Field(
-            description="Of a survey: the items of each question with their intervals."
-        ),
-    ] = None
+    region: _Region | None
+    """With this probability, value ± half_width covers all coordinates at once."""
+    groups: dict[str, _Numbers | list[_Numbers]] | None
+    """The shares, sums and means of private groups, each with its stderr."""
+    questions: list[dict[str, Any]] | None = None
+    """Of a survey: the items of each question with their intervals."""
     note: str
-    checks: Annotated[
-        dict[Literal["norm", "counts"], str] | None,
-        Field(description="“passed”, “not tested”, or what is wrong."),
-    ] = None
+    checks: dict[Literal["norm", "counts"], str] | None = None
+    """“passed”, “not tested”, or what is wrong."""
 
 
 class StudyAnswer(_Model):
     """What a study has found so far."""
 
     campaign: _Name
-    count: Annotated[_Count, Field(description="People covered.")]
+    count: _Count
+    """People covered."""
     study: StudyStatus
-    final: Annotated[bool, Field(description="Whether nothing more will be learned.")]
-    result: Annotated[
-        dict[str, Any] | None, Field(description="By kind, as docs/http-api.md has it.")
-    ]
+    final: bool
+    """Whether nothing more will be learned."""
+    result: dict[str, Any] | None
+    """By kind, as docs/http-api.md has it."""
     note: str
 
 
