@@ -19,7 +19,7 @@ pytest.importorskip("playwright")
 from playwright import sync_api as playwright
 
 from sstq.service import Settings
-from sstq.service.node import Collector
+from sstq.service.collector import Collector
 from sstq.service.pages import POLL, WORDS, dashboard_routes, ensure_poll
 from sstq.service.security import CONTENT_POLICY
 from tests.browsing import CHROMIUM, browsing, quiet_page

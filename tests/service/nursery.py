@@ -83,7 +83,7 @@ def main() -> None:
     import uvicorn  # noqa: F401
 
     import sstq.service.shuffler  # noqa: F401
-    from sstq.service.node import Collector
+    from sstq.service.collector import Collector
     from tests.service.killing import CAMPAIGNS
 
     Collector.warm_up(None)

@@ -12,7 +12,7 @@ pytest.importorskip("fastapi")
 from sstq.client import Campaign
 from sstq.service import Settings
 from sstq.service.administration import change_terms
-from sstq.service.node import Collector
+from sstq.service.collector import Collector
 from sstq.service.terms import OwnTerms
 from tests.patience import PATIENCE
 from tests.service import both
@@ -42,7 +42,7 @@ def test_two_administrators_lose_nothing(database_url, monkeypatch):
 
     for number in range(4):
         entry = None
-        collector.save(
+        collector.create(
             Campaign(f"steps-{number}", sstq.FrameUnit(dim=3, epsilon=2.0)), OwnTerms()
         )
         entry = collector.entries[f"steps-{number}"]

@@ -11,7 +11,7 @@ pytest.importorskip("fastapi")
 from sstq.client.campaigns import Campaign
 from sstq.service import Settings, background, results
 from sstq.service.background import Folding
-from sstq.service.node import Collector
+from sstq.service.collector import Collector
 from sstq.service.store import Store, Upload
 from sstq.service.terms import OwnTerms
 from tests.service.serving import ADMINISTRATOR, packed
@@ -23,7 +23,7 @@ MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
 def collector(tmp_path):
     made = Collector(Settings(f"sqlite:///{tmp_path}/c.sqlite3", ADMINISTRATOR))
     for name in ("a", "b"):
-        made.save(Campaign(name, MECHANISM), OwnTerms())
+        made.create(Campaign(name, MECHANISM), OwnTerms())
     yield made
     made.store.close()
 

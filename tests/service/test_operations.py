@@ -18,8 +18,8 @@ from sstq.cli import app
 from sstq.client import Campaign
 from sstq.service import Settings, background, observing, rendering, results
 from sstq.service.background import Folding
+from sstq.service.collector import Collector
 from sstq.service.database import sqlite_url
-from sstq.service.node import Collector
 from sstq.service.observing import check_health
 from sstq.service.security import Problem
 from sstq.service.store import Store, Upload
@@ -254,10 +254,10 @@ def test_idle_campaigns_cost_no_queries(collector):
 
     running = Folding(collector)
     running._purge_due = float("inf")
-    collector.save(Campaign("first", MECHANISM), OwnTerms())
+    collector.create(Campaign("first", MECHANISM), OwnTerms())
     one = asked()
     for number in range(40):
-        collector.save(Campaign(f"more-{number}", MECHANISM), OwnTerms())
+        collector.create(Campaign(f"more-{number}", MECHANISM), OwnTerms())
     assert asked() == one
 
 
@@ -266,7 +266,7 @@ def test_large_campaigns_have_a_process_of_their_own(collector, monkeypatch):
     monkeypatch.setattr(background, "_is_slow", lambda mechanism: mechanism.dim == 7)
     large = sstq.FrameUnit(dim=7, epsilon=2.0)
     for name, mechanism in (("large", large), ("small", MECHANISM)):
-        collector.save(Campaign(name, mechanism), OwnTerms())
+        collector.create(Campaign(name, mechanism), OwnTerms())
         collector.store.receive(
             [Upload(name, secrets.token_bytes(16), 5, packed(mechanism))]
         )

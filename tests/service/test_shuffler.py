@@ -358,7 +358,7 @@ def test_a_campaign_of_another_shuffler_is_not_signed(both):
 
 
 def test_a_database_has_one_role(tmp_path):
-    from sstq.service.node import Collector
+    from sstq.service.collector import Collector
     from sstq.service.settings import Settings
     from sstq.service.shuffler import ShufflerSettings, create_shuffler_app
 

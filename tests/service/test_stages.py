@@ -1,6 +1,7 @@
 """The rules by which a study goes from stage to stage, one by one and without a server."""
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
@@ -14,7 +15,7 @@ pytest.importorskip("fastapi")
 from sstq.client.campaigns import Shuffling, Stage
 from sstq.service import Settings, studies
 from sstq.service import clock as clocks
-from sstq.service.node import ChangedMeanwhile, Collector
+from sstq.service.collector import ChangedMeanwhile, Collector
 from sstq.service.results import latest
 from sstq.service.store import Upload
 from sstq.service.terms import OwnTerms, StudyTerms
@@ -169,7 +170,7 @@ def test_what_was_learned_is_stored_once_and_only_if_nobody_changed_the_study(
     # What was read before cannot end the study again, or change who reads it.
     assert not studies.end(collector, head, "again")
     with pytest.raises(ChangedMeanwhile):
-        studies.change(collector, head, "public", head.own, ())
+        collector.save(replace(head.campaign, readers="public"), head.own, head)
     found = collector.entries["drinks"]
     assert (found.study.note, found.campaign.readers) == ("by hand", "administrator")
 

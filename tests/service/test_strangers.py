@@ -19,7 +19,8 @@ from sstq.client import Campaign
 from sstq.service import Settings, reading, results
 from sstq.service import clock as clocks
 from sstq.service.clock import Clock
-from sstq.service.node import Collector, RunningCampaign
+from sstq.service.collector import Collector
+from sstq.service.node import RunningCampaign
 from sstq.service.security import AddressLimits, BodyShares, Guard
 from sstq.service.shuffler import Shuffler, ShufflerSettings
 from sstq.service.store import Refusal, Upload
@@ -339,7 +340,7 @@ def test_a_wrong_clock_at_the_start_deletes_nothing(tmp_path, monkeypatch):
     first = Collector(settings)
     closes = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now + 3 * 86400))
     terms = {"senders": "single-use", "closes": closes}
-    first.save(
+    first.create(
         Campaign.from_dict({"name": "c", "mechanism": MECHANISM} | terms), OwnTerms()
     )
     first.store.issue("c", [b"t" * 32, b"u" * 32])

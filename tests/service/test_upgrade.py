@@ -16,9 +16,9 @@ pytest.importorskip("fastapi")
 import sqlalchemy as sa
 
 from sstq.service import Settings, migrations, studies
+from sstq.service.collector import Collector
 from sstq.service.database import metadata
 from sstq.service.migrations import NeedsUpgrade
-from sstq.service.node import Collector
 from sstq.service.security import token_hash
 from sstq.service.store import Refusal, Store, Upload
 from sstq.service.terms import OwnTerms

@@ -15,6 +15,7 @@ from sstq.checks import check_option
 from sstq.client.campaigns import Campaign, Readers
 from sstq.service import studies
 from sstq.service.batches import LARGEST_PART, Manifest, read_manifest, receive
+from sstq.service.collector import ChangedMeanwhile, Collector
 from sstq.service.common_routes import (
     BINARY_BODY,
     Named,
@@ -22,12 +23,7 @@ from sstq.service.common_routes import (
     refuse_stage,
 )
 from sstq.service.models import CHANGE, NEW_CAMPAIGN
-from sstq.service.node import (
-    ChangedMeanwhile,
-    Collector,
-    RunningCampaign,
-    lasting_terms,
-)
+from sstq.service.node import RunningCampaign, lasting_terms
 from sstq.service.security import BODY, Problem, check_binary
 from sstq.service.terms import OwnTerms, take_asked, take_end, take_renewed
 from sstq.studies import Study
@@ -49,7 +45,7 @@ def administration_routes(collector: Collector) -> APIRouter:
             campaign = Campaign.from_dict(terms)
         _refuse_batches(campaign)
         with _refusing(409):
-            return {"name": campaign.name} | collector.save(campaign, own)
+            return {"name": campaign.name} | collector.create(campaign, own)
 
     @router.patch("/v1/campaigns/{name}", openapi_extra=CHANGE)
     def change(
@@ -150,14 +146,31 @@ def _change(
 ) -> dict[str, str]:
     """Store the changed terms of a campaign; returns its name and new tokens. ChangedMeanwhile as it says."""
     refuse_stage(entry)
+    with _refusing(422):
+        ends = take_end(terms)
+        renewed = take_renewed(terms)
+        own = replace(entry.own, **take_asked(terms))
     if entry.is_study:
-        return _change_study(collector, entry, terms)
+        campaign = _changed_study(entry, terms)
+        if ends and not entry.stored.closed:
+            if not studies.end(collector, entry, "ended by its administrator"):
+                raise ChangedMeanwhile
+            entry = collector.known(entry.name)
+    else:
+        campaign, ends = _changed_campaign(collector, entry, terms, ends)
+    columns = {"closed": True} if ends else {}
+    return {"name": entry.name} | collector.save(
+        campaign, own, entry, renewed, **columns
+    )
+
+
+def _changed_campaign(
+    collector: Collector, entry: RunningCampaign, terms: dict[str, Any], ends: bool
+) -> tuple[Campaign, bool]:
+    """Return a campaign with changed terms, and whether it closes at once for good."""
     for fixed in ("name", "mechanism", "shuffling", "stage"):
         if fixed in terms:
             raise Problem(422, f"{fixed}: cannot change; create another campaign.")
-    with _refusing(422):
-        closed = {"closed": True} if take_end(terms) else {}
-        renewed = take_renewed(terms)
     now = collector.clock.now()
     ended = entry.is_closed(now)
     if ended and {"opens", "closes"} & set(terms):
@@ -165,14 +178,13 @@ def _change(
         raise Problem(
             409, "The campaign is closed for good: opens and closes cannot change."
         )
-    if closed and entry.campaign.shuffling is not None and not ended:
+    if ends and entry.campaign.shuffling is not None and not ended:
         # The shuffler learns this from the document and then forwards what it holds.
         opens = entry.campaign.opens
-        ends = now if opens is None else max(now, opens + timedelta(seconds=1))
-        terms["closes"] = f"{ends:%Y-%m-%dT%H:%M:%SZ}"
-        closed = {}
+        closes = now if opens is None else max(now, opens + timedelta(seconds=1))
+        terms["closes"] = f"{closes:%Y-%m-%dT%H:%M:%SZ}"
+        ends = False
     with _refusing(422):
-        own = replace(entry.own, **take_asked(terms))
         campaign = Campaign.from_dict(entry.campaign.to_dict() | terms)
     if campaign.shuffling is not None and lasting_terms(campaign) != lasting_terms(
         entry.campaign
@@ -183,20 +195,13 @@ def _change(
         )
     if {"most_messages", "senders"} & set(terms):
         _refuse_batches(campaign)
-    return {"name": campaign.name} | collector.save(
-        campaign, own, entry, renewed, **closed
-    )
+    return campaign, ends
 
 
-def _change_study(
-    collector: Collector, entry: RunningCampaign, terms: dict[str, Any]
-) -> dict[str, str]:
-    """Change who may read a study and whose pages may send, or end it; people agreed to all the rest."""
+def _changed_study(entry: RunningCampaign, terms: dict[str, Any]) -> Campaign:
+    """Return the newest stage of a study with changed readers; people agreed to all the rest."""
     with _refusing(422):
-        closed = take_end(terms)
-        renewed = take_renewed(terms)
-        own = replace(entry.own, **take_asked(terms))
-        readers = check_option(
+        readers: Any = check_option(
             "readers", terms.pop("readers", entry.campaign.readers), get_args(Readers)
         )
     if terms:
@@ -204,15 +209,7 @@ def _change_study(
             409,
             f"{next(iter(terms))}: the terms of a study never change; create another one.",
         )
-    if closed:
-        if not entry.stored.closed and not studies.end(
-            collector, entry, "ended by its administrator"
-        ):
-            raise ChangedMeanwhile
-        entry = collector.known(entry.name)
-    return {"name": entry.name} | studies.change(
-        collector, entry, readers, own, renewed
-    )
+    return replace(entry.campaign, readers=readers)
 
 
 @contextmanager

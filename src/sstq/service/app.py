@@ -23,10 +23,11 @@ from starlette.routing import Match
 from sstq._version import __version__
 from sstq.service.administration import administration_routes, forwarding_routes
 from sstq.service.background import Folding, Learning, Opening, Rounds
+from sstq.service.collector import Collector
 from sstq.service.common_routes import common_routes
 from sstq.service.database import DatabaseUnavailable
 from sstq.service.models import PROBLEMS
-from sstq.service.node import Collector, Node
+from sstq.service.node import Node
 from sstq.service.observing import log_settings, try_to_store
 from sstq.service.pages import dashboard_routes, demo_link, demo_routes, ensure_poll
 from sstq.service.reading import reading_routes

@@ -20,8 +20,9 @@ from typing import Any
 from sstq.mechanisms import Mechanism
 from sstq.service import results, studies
 from sstq.service.batches import open_next, shuffled_claim
+from sstq.service.collector import Collector
 from sstq.service.database import DatabaseUnavailable
-from sstq.service.node import Collector, Node, RunningCampaign
+from sstq.service.node import Node, RunningCampaign
 from sstq.service.store import Store, UnknownCampaign
 
 _PURGE_SECONDS = 3600.0

@@ -1,57 +1,43 @@
-"""The state that routes and background work share: database, signing key, inbox, permissions, and the campaigns."""
+"""What a collector and a shuffler are: database, signing key, inbox, permissions, and the campaigns."""
 
 import hashlib
-import json
-import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
-import rfc8785
+import sqlalchemy as sa
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from sstq.client.campaigns import Campaign, stage_name
-from sstq.client.sealing import SealingKey
+from sstq.client.campaigns import Campaign
 from sstq.client.signing import SigningKey
 from sstq.mechanisms import FrameUnit
-from sstq.service.batches import count_batches
 from sstq.service.clock import Clock
-from sstq.service.database import OUTCOMES
 from sstq.service.inbox import Inbox
-from sstq.service.observing import Metrics, gauge
+from sstq.service.observing import Metrics
 from sstq.service.receiving import Refusal
-from sstq.service.results import raised
 from sstq.service.security import (
     AddressLimits,
     Problem,
     is_token,
-    new_token,
     token_hash,
 )
 from sstq.service.settings import Settings
 from sstq.service.store import Store, StoredCampaign
 from sstq.service.terms import OwnTerms, StudyTerms
 
-DEFAULT_PEOPLE = 1_000_000
-"""The quota of the token that a campaign with senders="token" is created with, in people."""
-
 # Units of reading that an address may take at once: requests, and 64 KiB of answers each.
 _READ_BURST = 400
 # The setting with what the clock of the next process needs to know.
 _CLOCK = "clock"
-# The dashboard has paths of these names.
-_RESERVED = {"v1", "health", "metrics", "demo", "dashboard"}
 
+
+T = TypeVar("T")
 
 _FROM_ANYWHERE = OwnTerms(origins=("*",))
-
-
-class ChangedMeanwhile(Exception):  # noqa: N818
-    """Somebody else has changed the campaign since it was read; nothing was stored."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +158,13 @@ class Node(ABC):
 
     # Campaigns
 
+    def write(self, work: Callable[[sa.Connection], T]) -> T:
+        """Change campaigns in one transaction, and read them again."""
+        try:
+            return self.store.write(work)
+        finally:  # an attempt that failed may have changed them as well
+            self.refresh()
+
     def refresh(self) -> None:
         """Read the campaigns again, after one has changed."""
         with self._lock:  # also while reading: nothing old is remembered after a change
@@ -241,150 +234,6 @@ class Node(ABC):
         return is_token(token, self._metrics_reader)
 
 
-class Collector(Node):
-    """The state of one process of a collector."""
-
-    role = "collector"
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings, Store(settings.database, upgrade=settings.upgrade))
-
-    def _read(
-        self, stored: StoredCampaign, known: dict[str, RunningCampaign]
-    ) -> RunningCampaign:
-        terms = json.loads(stored.terms)
-        own = OwnTerms.take(terms)
-        if stored.study == stored.name:
-            study = StudyTerms(**terms["study"])
-            newest = stage_name(stored.name, len(study.stages))
-            # Pages that may send to the study may send to its stage.
-            sealing_keys = known[newest].own.sealing_keys
-            stage = known[newest] = replace(
-                known[newest], own=replace(own, sealing_keys=sealing_keys)
-            )
-            campaign = replace(stage.campaign, readers=terms["readers"])
-            return replace(
-                stage,
-                stored=stored,
-                campaign=campaign,
-                own=own,
-                study=study,
-                sealing_keys=(),
-            )
-        keys = tuple(map(bytes.fromhex, own.sealing_keys))
-        campaign = Campaign.from_dict(
-            {"name": stored.name, "mechanism": stored.mechanism} | terms
-        )
-        document = campaign.document([self.key.public], keys)
-        return RunningCampaign(
-            stored, campaign, document, self.key.sign(document), keys, own
-        )
-
-    def save(
-        self,
-        campaign: Campaign,
-        own: OwnTerms,
-        entry: RunningCampaign | None = None,
-        renewed: Collection[str] = (),
-        **columns: bool,
-    ) -> dict[str, str]:
-        """Store a new campaign, or new terms of an existing one.
-
-        Returns its shared tokens that are new, which are not stored. ValueError if the name is taken, ChangedMeanwhile
-        if the existing campaign is no longer `entry`.
-        """
-        check_free(campaign.name)
-        own, tokens = with_reader(campaign.readers, own, renewed)
-        if entry is None and campaign.shuffling is not None:
-            key = SealingKey.generate()
-            self.store.setting(sealing_setting(key.public), lambda: key.secret)
-            own = replace(own, sealing_keys=(key.public.hex(),))
-        terms = rfc8785.dumps(campaign.terms() | own.as_json()).decode()
-        try:
-            if entry is None:
-                self.store.create(campaign.name, campaign.mechanism, terms)
-            elif not self.store.change(entry.stored, terms=terms, **columns):
-                raise ChangedMeanwhile
-            if "send_token" in renewed:
-                self.store.remove_senders(campaign.name)
-        finally:  # a new campaign may exist since an attempt before
-            self.refresh()
-        return tokens | self.first_sender(campaign.name)
-
-    def stages(self, entry: RunningCampaign) -> list[str]:
-        """The names of the campaigns of a study's stages, in turn."""
-        return [
-            stage_name(entry.name, number)
-            for number in range(1, len(entry.study.stages) + 1)
-        ]
-
-    def first_sender(self, name: str) -> dict[str, str]:
-        """Create the shared token of a campaign that needs one and has none."""
-        saved = self.entries.get(name)
-        if saved is None or saved.campaign.senders != "token" or saved.stored.senders:
-            return {}
-        return {"send_token": self.add_sender(saved, DEFAULT_PEOPLE)}
-
-    def add_sender(self, entry: RunningCampaign, people: int) -> str:
-        """Create a token for batches of messages of up to this many people in all; only its hash is stored."""
-        token = new_token()
-        self.store.add_sender(
-            entry.stored.payer, token_hash(token), people * entry.campaign.slots
-        )
-        self.refresh()
-        return token
-
-    def delete(self, entry: RunningCampaign) -> None:
-        """Delete a campaign, everything collected for it, and the keys that could open its envelopes."""
-        parts = [own for own in self.entries.values() if own.stored.payer == entry.name]
-        super().delete(entry)
-        for part in parts:
-            self.forget_sealing_keys(part)
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the metrics that are counted when they are read, as prometheus_client asks for them."""
-        yield from super().collect()
-        counts = self.store.counts()
-        for name, meaning, field in (
-            ("sstq_messages_received", "Acknowledged messages.", "received"),
-            ("sstq_messages_folded", "Messages in the state.", "folded"),
-            ("sstq_tokens_unspent", "Unused single-use tokens.", "unspent"),
-        ):
-            values = {(own,): getattr(found, field) for own, found in counts.items()}
-            yield gauge(name, meaning, values)
-        meaning = "Tests that an honest crowd passes and this one failed."
-        yield gauge("sstq_alarms", meaning, raised(self.store), "test")
-        shuffled = [
-            name
-            for name, entry in self.entries.items()
-            if entry.campaign.shuffling is not None
-        ]
-        batches = {name: count_batches(self.store, name) for name in shuffled}
-        opened = {(name,): found["batches"] for name, found in batches.items()}
-        yield gauge("sstq_batches_opened", "Opened batches.", opened)
-        outcomes = {
-            (name, outcome): found[outcome]
-            for name, found in batches.items()
-            for outcome in OUTCOMES
-        }
-        meaning = "Envelopes of opened batches, by outcome."
-        yield gauge("sstq_envelopes_opened", meaning, outcomes, "result")
-
-    # Keys of shuffled campaigns: public keys are in the terms; secret keys are separate, so that they can be deleted.
-
-    def sealing_secrets(self, entry: RunningCampaign) -> dict[str, bytes]:
-        """A campaign's secret keys, by the crowds that sealed for them."""
-        found = {
-            crowd: self.store.known_setting(sealing_setting(key))
-            for crowd, key in entry.crowds.items()
-        }
-        return {name: secret for name, secret in found.items() if secret is not None}
-
-    def forget_sealing_keys(self, entry: RunningCampaign) -> None:
-        """Delete a campaign's secret keys: from now on nobody can open its envelopes or any copies of them."""
-        self.store.delete_settings([sealing_setting(key) for key in entry.sealing_keys])
-
-
 def is_full(room: int | None) -> bool:
     """Whether a stage with this room has its people."""
     return room is not None and room <= 0
@@ -398,32 +247,3 @@ def lasting_terms(campaign: Campaign) -> dict[str, Any]:
         if name not in ("opens", "closes", "readers")
     }
     return {"name": campaign.name, "mechanism": campaign.digest} | terms
-
-
-def sealing_setting(public: bytes) -> str:
-    """The name of the setting with the secret key of a public one."""
-    return f"sealing-key-{public.hex()}"
-
-
-def check_free(name: str) -> None:
-    """ValueError for a name that only a page or the stage of a study may have."""
-    if name in _RESERVED:
-        raise ValueError(
-            f"name must not be one of {', '.join(sorted(_RESERVED))}, got {name!r}"
-        )
-    if re.search("--[0-9]+$", name):
-        raise ValueError(
-            f"name must not end as those of a study's stages do, got {name!r}"
-        )
-
-
-def with_reader(
-    readers: str, own: OwnTerms, renewed: Collection[str] = ()
-) -> tuple[OwnTerms, dict[str, str]]:
-    """Return own terms with the hash of a reader's token, where one is needed, and this token if it is new."""
-    if readers != "token" or (
-        "read_token" not in renewed and own.read_token is not None
-    ):
-        return own, {}
-    token = new_token()
-    return replace(own, read_token=token_hash(token).hex()), {"read_token": token}

@@ -19,7 +19,7 @@ from sstq.clients import client_folder
 from sstq.mechanisms.survey import Choice, MultiChoice, Number
 from sstq.mechanisms.survey.survey import Survey
 from sstq.service import studies
-from sstq.service.node import Collector
+from sstq.service.collector import Collector
 from sstq.service.terms import OwnTerms
 from sstq.studies import Words
 
@@ -79,7 +79,7 @@ def ensure_poll(collector: Collector) -> None:
     if POLL not in collector.entries:
         survey = Survey(_EPSILON, _QUESTIONS, people=_VISITORS)
         campaign = Campaign(POLL, survey, senders="everybody", readers="public")
-        collector.save(campaign, own)
+        collector.create(campaign, own)
     if WORDS not in collector.entries:
         words = Words(_WORDS_EPSILON, _LONGEST_WORD)
         terms = {"people": _DRINKERS, "readers": "public"}

@@ -16,6 +16,7 @@ from sstq.audit import certify
 from sstq.mechanisms import Mechanism
 from sstq.service import results, studies
 from sstq.service.batches import shuffled_claim
+from sstq.service.collector import Collector
 from sstq.service.common_routes import (
     BINARY,
     NOT_MODIFIED,
@@ -31,7 +32,7 @@ from sstq.service.models import (
     StudyAnswer,
     optional_token,
 )
-from sstq.service.node import Collector, RunningCampaign
+from sstq.service.node import RunningCampaign
 from sstq.service.rendering import as_csv, describe
 from sstq.service.security import Problem, unauthorized
 from sstq.service.store import UnknownCampaign

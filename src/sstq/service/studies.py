@@ -7,30 +7,28 @@ still the one that was read. So whenever a process is killed, no stage is repeat
 """
 
 import json
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
-import rfc8785
 import sqlalchemy as sa
 
 from sstq.accounting.ledger import price
 from sstq.checks import ArgumentError, check_option
 from sstq.client.campaigns import Campaign, Shuffling, Stage, stage_name, term_from_json
-from sstq.client.sealing import SealingKey
 from sstq.service import database as tables
 from sstq.service.batches import all_opened, shuffled_claim
-from sstq.service.database import put
-from sstq.service.models import StageStatus, StudyStatus
-from sstq.service.node import (
-    ChangedMeanwhile,
+from sstq.service.collector import (
     Collector,
-    RunningCampaign,
     check_free,
-    sealing_setting,
+    publishing,
+    terms_text,
     with_reader,
 )
+from sstq.service.database import put
+from sstq.service.models import StageStatus, StudyStatus
+from sstq.service.node import RunningCampaign
 from sstq.service.results import keep_estimate
 from sstq.service.store import Counts, Store, changed, new_campaign
 from sstq.service.study_results import described
@@ -94,16 +92,15 @@ def create(
     first, people = next_stage(name, given, terms, study, opens)
     terms = _followed(terms, first, people)
     own, tokens = with_reader(first.readers, own)
-    publish = _publishing(first)
+    publish = publishing(first, OwnTerms())
 
     def work(connection: sa.Connection) -> None:
-        text = _head_text(first, own, terms)
+        text = terms_text(first, own, terms)
         new_campaign(connection, name, first.mechanism, text, study=name)
         put(connection, tables.studies, {"campaign": name, "state": study.to_json()})
         publish(connection)
 
-    collector.store.write(work)
-    collector.refresh()
+    collector.write(work)
     return tokens | collector.first_sender(name)
 
 
@@ -189,44 +186,6 @@ def _lasting(hours: float) -> timedelta:
 def _followed(terms: StudyTerms, made: Campaign, people: int) -> StudyTerms:
     """The terms with one more stage."""
     return replace(terms, stages=(*terms.stages, StageRecord(made.staged.name, people)))
-
-
-def _head_text(campaign: Campaign, own: OwnTerms, terms: StudyTerms) -> str:
-    """What is stored of a study whose newest stage is this campaign."""
-    return rfc8785.dumps(
-        {"readers": campaign.readers, "study": asdict(terms)} | own.as_json()
-    ).decode()
-
-
-def _publishing(campaign: Campaign) -> Callable[[sa.Connection], None]:
-    """What stores the campaign of a new stage."""
-    stage = campaign.staged
-    key = None if campaign.shuffling is None else SealingKey.generate()
-    own = OwnTerms(sealing_keys=() if key is None else (key.public.hex(),))
-    room = (
-        None
-        if stage.people is None or key is not None
-        else stage.people * campaign.slots
-    )
-    text = rfc8785.dumps(campaign.terms() | own.as_json()).decode()
-
-    def work(connection: sa.Connection) -> None:
-        if key is not None:
-            put(
-                connection,
-                tables.settings,
-                {"name": sealing_setting(key.public), "value": key.secret},
-            )
-        new_campaign(
-            connection,
-            campaign.name,
-            campaign.mechanism,
-            text,
-            study=stage.study,
-            room=room,
-        )
-
-    return work
 
 
 # --- progress
@@ -340,8 +299,8 @@ def _keep(
     if made.next is not None:
         terms = _followed(terms, *made.next)
         values["mechanism"] = made.next[0].mechanism.to_json()
-        publish = _publishing(made.next[0])
-    values["terms"] = _head_text(head.campaign, head.own, terms)
+        publish = publishing(made.next[0], OwnTerms())
+    values["terms"] = terms_text(head.campaign, head.own, terms)
     row = {"campaign": head.name, "messages": terms.learned, "result": made.result}
 
     def work(connection: sa.Connection) -> None:
@@ -352,26 +311,7 @@ def _keep(
         if made.next is not None:
             publish(connection)
 
-    collector.store.write(work)
-    collector.refresh()
-
-
-def change(
-    collector: Collector,
-    head: RunningCampaign,
-    readers: Any,
-    own: OwnTerms,
-    renewed: Collection[str],
-) -> dict[str, str]:
-    """Store who may read a study, and other terms that nobody agreed to; returns its new shared tokens."""
-    own, tokens = with_reader(readers, own, renewed)
-    text = _head_text(replace(head.campaign, readers=readers), own, head.study)
-    if not collector.store.change(head.stored, terms=text):
-        raise ChangedMeanwhile
-    if "send_token" in renewed:
-        collector.store.remove_senders(head.name)
-    collector.refresh()
-    return tokens | collector.first_sender(head.name)
+    collector.write(work)
 
 
 def end(
@@ -382,7 +322,7 @@ def end(
     own = tables.campaigns
 
     def work(connection: sa.Connection) -> bool:
-        text = _head_text(head.campaign, head.own, terms)
+        text = terms_text(head.campaign, head.own, terms)
         if not changed(connection, head.stored, terms=text, closed=True):
             return False
         connection.execute(
@@ -390,9 +330,7 @@ def end(
         )
         return True
 
-    done = collector.store.write(work)
-    collector.refresh()
-    return done
+    return collector.write(work)
 
 
 def status(
