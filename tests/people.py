@@ -8,7 +8,7 @@ import numpy as np
 def _field(value):
     """A value as a field of CSV."""
     if isinstance(value, list | tuple | np.ndarray):
-        return ";".join(map(str, value))
+        return ";".join(map(str, value)) or ";"
     return "" if value is None else value
 
 

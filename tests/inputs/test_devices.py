@@ -87,6 +87,22 @@ def test_lines_of_a_survey(tmp_path, text, rows):
     np.testing.assert_array_equal(read(SURVEY, tmp_path / "x.csv"), rows)
 
 
+def test_an_empty_text_and_an_empty_list_are_answers_in_csv_as_in_tables(tmp_path):
+    survey = sstq.Survey(
+        2.0,
+        {"crash": sstq.Choice(["", "oom"]), "used": sstq.MultiChoice(["a", "b"])},
+    )
+    table = {
+        "crash": ["", "oom", "", "disk", "oom"],
+        "used": [[], ["a"], None, ["a", "b"], ["b"]],
+    }
+    (tmp_path / "x.csv").write_text("crash,used\n,;\noom,a\n,\ndisk,a;b\noom,b;\n")
+    rows = survey.input.read(table)
+    np.testing.assert_array_equal(read(survey, tmp_path / "x.csv"), rows)
+    [piece] = survey.input.open(tmp_path / "x.csv").pieces()
+    np.testing.assert_array_equal(survey.input.read(piece.X), rows)
+
+
 def test_an_empty_line_of_a_single_column_is_a_person(tmp_path):
     alone = sstq.Survey(2.0, {"os": sstq.Choice(["mac", "win"])})
     (tmp_path / "x.csv").write_text("os\nmac\n\nwin\n\n")

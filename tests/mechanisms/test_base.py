@@ -32,7 +32,7 @@ def test_the_owner_is_warned_of_vectors_and_of_columns():
         MECHANISM.encode(np.ones((30, 4)))
     survey = sstq.Survey(2.0, {"os": sstq.Choice(["mac", "win"])})
     report = LocalReport()
-    with pytest.warns(UserWarning, match="none of its labels"):
+    with pytest.warns(UserWarning, match="none of its own"):
         survey.encode({"os": ["mac", "Mac"]}, report=report)
     assert report.unknown["os"] == {"Mac": 1}
 

@@ -371,10 +371,25 @@ def test_nulls_unknown_labels_and_values_beyond_bounds():
     beyond, country, used = [str(warning.message) for warning in told]
     assert beyond.startswith("2 of 2 values of 'age' (100 %) are beyond its bounds")
     assert country.startswith(
-        "1 of 2 values of 'country' (50 %) are none of its labels and count as no answer"
+        "1 of 2 values of 'country' (50 %) have labels that are none of its own and count as no answer"
     )
     assert "such as 'XX'" in country
     assert "such as 'other'" in used
+
+
+def test_values_with_unknown_labels_are_counted_once_each():
+    survey = sstq.Survey(
+        2.0,
+        {"used": sstq.MultiChoice(["a", "b"]), "os": sstq.Choice(["mac", "win"])},
+    )
+    table = {"used": [["a", "x"], ["x", "y", "z"], ["a"]], "os": ["mac;win", None, ""]}
+    with pytest.warns(LocalWarning) as told:
+        survey.encode(table, rng=1)
+    used, os = [str(warning.message) for warning in told]
+    assert used.startswith("2 of 3 values of 'used' (66.7 %) have labels that are none")
+    assert "such as 'x', 'y', 'z'. This" in used
+    assert os.startswith("2 of 2 values of 'os' (100 %) have labels")
+    assert 'make the question a MultiChoice ("type": "multichoice"). This' in os
 
 
 @pytest.mark.parametrize(

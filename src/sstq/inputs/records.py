@@ -38,6 +38,10 @@ class Column(ABC):
     def parsed(self, text: str) -> Any:
         """The value that a field of a CSV file has; ValueError if it is none."""
 
+    def is_blank(self, text: str) -> bool:
+        """Whether a field of a CSV file is a missing value."""
+        return not text.strip()
+
     @abstractmethod
     def examples(self) -> list[Any]:
         """Values that differ as much as they can."""
@@ -80,6 +84,7 @@ class Column(ABC):
         report.beyond[name] += self.is_beyond(value)
         unknown = self.unknown_labels(value)
         if unknown:
+            report.unlabelled[name] += 1
             report.unknown.setdefault(name, Counter()).update(unknown)
 
 
@@ -160,8 +165,8 @@ class Record(Input):
     ) -> PeopleFile:
         """Open a CSV or Parquet file that has the columns.
 
-        In CSV files an empty field is a missing value, several labels are separated by semicolons, and so are the
-        numbers of a vector.
+        In CSV files an empty field is a missing value, unless the empty text is a label. Several labels are separated
+        by semicolons, and one semicolon is none of them; the numbers of a vector are separated so as well.
         """
         return open_table(path, self.columns, answering=answering)
 

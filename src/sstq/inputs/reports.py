@@ -50,6 +50,7 @@ class LocalReport:
         values: the values of each column of a survey, without those that are missing.
         beyond: how many of them were beyond the bounds, and were moved to them.
         unreadable: how many of them a device could not read; they count as no answer.
+        unlabelled: how many of them have labels that the question does not have.
         unknown: how often each label was met that a question does not have; it counts as no answer.
 
     Examples:
@@ -68,6 +69,7 @@ class LocalReport:
     values: Counter[str] = field(default_factory=Counter)
     beyond: Counter[str] = field(default_factory=Counter)
     unreadable: Counter[str] = field(default_factory=Counter)
+    unlabelled: Counter[str] = field(default_factory=Counter)
     unknown: dict[str, Counter[str]] = field(default_factory=dict)
 
     def add(self, other: "LocalReport") -> None:
@@ -77,6 +79,7 @@ class LocalReport:
         self.values.update(other.values)
         self.beyond.update(other.beyond)
         self.unreadable.update(other.unreadable)
+        self.unlabelled.update(other.unlabelled)
         for column, labels in other.unknown.items():
             self.unknown.setdefault(column, Counter()).update(labels)
 
@@ -84,9 +87,9 @@ class LocalReport:
         """What the owner of the data should know about the columns.
 
         Examples:
-            >>> report = LocalReport(values=Counter(os=4), unknown={"os": Counter(Mac=2)})
+            >>> report = LocalReport(values=Counter(os=4), beyond=Counter(os=2))
             >>> print(report.warnings()[0])
-            2 of 4 values of 'os' (50 %) are none of its labels and count as no answer, such as 'Mac'. This line ...
+            2 of 4 values of 'os' (50 %) are beyond its bounds and were moved to them. This line depends on the data...
         """
         warnings: list[UserWarning] = []
         if self.replaced:
@@ -106,11 +109,11 @@ class LocalReport:
             )
             warnings.append(LocalWarning(f"{problem}. {_LOCAL}"))
         for column, labels in self.unknown.items():
-            problem = f"{self._share(labels.total(), column)} are none of its labels and count as no answer"
-            seen = ", ".join(
-                _shortened(label) for label, _ in labels.most_common(_SHOWN_LABELS)
+            problem = (
+                f"{self._share(self.unlabelled[column], column)} have labels that are none of its own and count as "
+                f"no answer, such as {_seen(labels)}"
             )
-            warnings.append(UnknownLabelWarning(f"{problem}, such as {seen}. {_LOCAL}"))
+            warnings.append(UnknownLabelWarning(f"{problem}. {_LOCAL}"))
         return warnings
 
     def _share(self, count: int, column: str) -> str:
@@ -119,6 +122,15 @@ class LocalReport:
 
 
 _LOCAL = "This line depends on the data: keep it local"
+
+
+def _seen(labels: Counter[str]) -> str:
+    """The most frequent ones, and what to do if they are several in one."""
+    seen = [label for label, _ in labels.most_common(_SHOWN_LABELS)]
+    shown = ", ".join(map(_shortened, seen))
+    if any(";" in label for label in seen):
+        return f'{shown}; if people have several labels, make the question a MultiChoice ("type": "multichoice")'
+    return shown
 
 
 def _shortened(label: str) -> str:

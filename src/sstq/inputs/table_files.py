@@ -86,7 +86,7 @@ def _value(fields: list[str], place: int, width: int, column: Column) -> Any:
     if len(fields) != width:  # on a device
         return UNREADABLE
     text = fields[place]
-    if not text.strip():
+    if column.is_blank(text):
         return None
     try:
         return column.parsed(text)

@@ -62,6 +62,10 @@ class _Labelled(ColumnQuestion):
         """The label of a field; where labels are integers 1.0 is one, because missing values turn 1 into it."""
         return text if self.kind is str else as_label(number_of(text), int)
 
+    def is_blank(self, text: str) -> bool:
+        """Whether a field of a CSV file is a missing value; the empty text may be a label."""
+        return super().is_blank(text) and text not in self.numbers
+
 
 @dataclass(frozen=True)
 class Choice(_Labelled):
@@ -170,8 +174,9 @@ class MultiChoice(_Labelled):
         return marks
 
     def parsed(self, text: str) -> Any:
-        """The labels of a field, which semicolons separate."""
-        return [super(MultiChoice, self).parsed(part) for part in text.split(";")]
+        """The labels of a field, which semicolons separate; a semicolon alone is a list without labels."""
+        parts = [part for part in text.split(";") if not self.is_blank(part)]
+        return [super(MultiChoice, self).parsed(part) for part in parts]
 
     def unknown_labels(self, value: Any) -> list[str]:
         """The labels that the question does not have."""
