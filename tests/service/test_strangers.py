@@ -13,10 +13,11 @@ import sstq
 
 pytest.importorskip("fastapi")
 
+import httpx
 from prometheus_client import generate_latest
 
 from sstq.client import Campaign
-from sstq.service import Settings, reading, results
+from sstq.service import Settings, create_app, reading, results, security
 from sstq.service import clock as clocks
 from sstq.service.clock import Clock
 from sstq.service.collector import Collector
@@ -230,9 +231,60 @@ def test_readers_of_an_estimate_share_one_copy_in_pieces(store, monkeypatch):
     assert reading._rendered(*given) is reading._rendered(*given)
 
     async def cut():
-        return [piece async for piece in reading._pieces(b"x" * 2500)]
+        turns = asyncio.Semaphore(1)
+        return [piece async for piece in reading._pieces(b"x" * 2500, turns)]
 
     assert [len(piece) for piece in asyncio.run(cut())] == [1000, 1000, 500]
+
+
+def test_large_answers_that_are_read_at_once_do_not_hold_up_uploads(monkeypatch):
+    # Readers that never let an answer wait; the event loop had no other turn until the last piece.
+    monkeypatch.setattr(reading, "_PIECE", 1000)
+    rounds = 0
+
+    async def upload():
+        nonlocal rounds
+        while True:
+            await asyncio.sleep(0)
+            rounds += 1
+
+    async def read(turns):
+        async for _ in reading._pieces(bytes(20_000), turns):
+            pass
+
+    async def run():
+        turns = asyncio.Semaphore(1)
+        others = asyncio.create_task(upload())
+        await asyncio.gather(*(read(turns) for _ in range(10)))
+        others.cancel()
+
+    asyncio.run(run())
+    assert rounds >= 10 * 20
+
+
+@pytest.mark.slow
+def test_requests_sent_at_the_same_moment_owe_as_much_as_one_after_another(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(security, "_BYTES_PER_UNIT", 100)
+    monkeypatch.setattr(security, "_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(reading, "_rendered", lambda *_: bytes(25_600))  # 256 units
+    url = f"sqlite:///{tmp_path}/c.sqlite3"
+    # Nothing is refilled while the test runs: the bucket has 400 units.
+    application = create_app(Settings(url, ADMINISTRATOR, reads_per_second=0.001))
+    campaign = {"name": "c", "mechanism": json.loads(MECHANISM.to_json())}
+    campaign["readers"] = "public"
+    owner = {"Authorization": f"Bearer {ADMINISTRATOR}"}
+
+    async def run():
+        transport = httpx.ASGITransport(application)
+        async with httpx.AsyncClient(transport=transport, base_url="http://c") as http:
+            await http.post("/v1/campaigns", json=campaign, headers=owner)
+            path = "/v1/campaigns/c/estimate"
+            return await asyncio.gather(*(http.get(path) for _ in range(6)))
+
+    answers = asyncio.run(run())
+    assert sorted(answer.status_code for answer in answers) == [200] * 2 + [429] * 4
 
 
 # Clocks

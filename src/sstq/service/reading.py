@@ -34,7 +34,7 @@ from sstq.service.models import (
 )
 from sstq.service.node import RunningCampaign
 from sstq.service.rendering import as_csv, describe
-from sstq.service.security import Problem, unauthorized
+from sstq.service.security import BODY, Problem, too_fast, unauthorized
 from sstq.service.store import UnknownCampaign
 from sstq.service.study_results import table_as_csv
 from sstq.service.uploads import ALLOW_ANY_ORIGIN
@@ -113,6 +113,7 @@ def _estimate_routes(collector: Collector) -> APIRouter:
     router = APIRouter()
     # One at a time: who asks for the same estimate waits for who makes it.
     rendering = {False: asyncio.Semaphore(1), True: asyncio.Semaphore(1)}
+    turns = asyncio.Semaphore(1)
 
     @router.get(
         "/v1/campaigns/{name}/estimate",
@@ -152,9 +153,13 @@ def _estimate_routes(collector: Collector) -> APIRouter:
             content = await asyncio.to_thread(
                 make, collector, entry, audience, covered, csv
             )
+        # Other requests of this address, sent at the same moment, may have been answered meanwhile.
+        wait = collector.reading.take(request.scope[BODY].address, 0)
+        if wait:
+            raise too_fast("requests", wait)
         headers["Content-Length"] = str(len(content))
         return StreamingResponse(
-            _pieces(content),
+            _pieces(content, turns),
             200,
             headers,
             "text/csv; charset=utf-8" if csv else "application/json",
@@ -327,9 +332,15 @@ def _rendered(
     return as_csv(entry.campaign, json.loads(found)).encode() if csv else found
 
 
-async def _pieces(content: bytes) -> AsyncIterator[bytes]:
-    """Cut an answer into pieces, of which a connection holds one or two until its client has read them."""
+async def _pieces(content: bytes, turns: asyncio.Semaphore) -> AsyncIterator[bytes]:
+    """Cut an answer into pieces, of which a connection holds one or two until its client has read them.
+
+    Answers take turns: one piece per round of the event loop. A proxy reads so fast that sending never waits, and
+    uploads would wait for all of a large answer.
+    """
     for start in range(0, len(content), _PIECE):
+        async with turns:
+            await asyncio.sleep(0)
         yield content[start : start + _PIECE]
 
 
