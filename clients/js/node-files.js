@@ -3,15 +3,16 @@
 // A file is replaced as a whole, synced with its folder. While that goes on FILE.lock keeps other processes out.
 // LEDGER.made stays beside a ledger for ever, so that one that was deleted does not come back as a new budget.
 
+import { readlinkSync, realpathSync } from "node:fs";
 import { access, open, readFile, readlink, rename, symlink, unlink } from "node:fs/promises";
 import { hostname } from "node:os";
-import { dirname, resolve } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 
 const LOCK_TRIES = 250, LOCK_PAUSE = 20; // milliseconds
 const OWNER = `${hostname()} ${process.pid}`;
 
 export function fileStorage(kind, name, fail) {
-  const place = resolve(name), lock = `${place}.lock`, made = `${place}.made`;
+  const place = realPlace(resolve(name)), lock = `${place}.lock`, made = `${place}.made`;
 
   /** Replace the state by what `change` makes of it, unless that is undefined; resolves when it is durable. */
   async function update(change) {
@@ -73,6 +74,22 @@ export function fileStorage(kind, name, fail) {
   }
 
   return { place, update };
+}
+
+/** Where a file is or will be: a link to it must not become a second budget. */
+function realPlace(place) {
+  const tried = (read) => {
+    try {
+      return read();
+    } catch (error) {
+      if (!["ENOENT", "EINVAL"].includes(error.code)) throw error;
+      return undefined;
+    }
+  };
+  const found = tried(() => realpathSync(place));
+  if (found !== undefined) return found;
+  const led = tried(() => readlinkSync(place));
+  return led === undefined ? join(realpathSync(dirname(place)), basename(place)) : realPlace(resolve(dirname(place), led));
 }
 
 /** Whether this process made the lock: a link that leads nowhere and names its owner, both in one step. */

@@ -15,6 +15,8 @@ from sstq.learning import encode
 from sstq.learning.questions import Question
 from sstq.mechanisms.answers import answer, encode_files
 from sstq.randomness.secret import bit_source
+from sstq.studies import Panel
+from sstq.studies.questions import Document
 
 PAIRS = sstq.FrameUnit(2, 2.0)
 SURVEY = sstq.Survey(
@@ -238,3 +240,73 @@ def test_what_single_people_hold_is_put_together_whatever_it_is():
     assert vectors.round(3).tolist() == [[0.6, 0.8], [0, 0], [0, 0], [0, 0]]
     survey = sstq.Survey(1.0, {"os": sstq.Choice(["a", "b"])})
     assert survey.input.together([{"os": "a"}, 7, {}]) == {"os": ["a", None, None]}
+
+
+VECTOR_ONLY = sstq.Survey(2.0, {"v": sstq.Vector(3)})
+
+
+def test_every_line_of_a_survey_of_vectors_is_a_person(tmp_path):
+    path = tmp_path / "people.csv"
+    for lines in (["x", "y"], ["", "x"], ["", "", ""], ["x", "1;2;3"]):
+        path.write_text("v,w\n" + "".join(f"{line},1\n" for line in lines))
+        assert len(read(VECTOR_ONLY, path)) == len(lines)
+
+
+def test_a_vector_without_a_number_is_one_persons():
+    for held in ([1, 2, 3], [np.nan] * 3, np.full(3, np.nan), [None] * 3, None, "x"):
+        assert len(answer(VECTOR_ONLY, {"v": held})) == 1
+
+
+def test_what_several_people_hold_is_never_taken_for_one_persons():
+    asked = Document.from_json(Panel(VECTOR_ONLY, periods=2).question(people=10))
+    for wrong in ("x", None):
+        values = [{"v": wrong}] * 3
+        assert len(asked.encode_each(values)) == 3
+
+
+def test_objects_that_cannot_be_asked_what_they_are():
+    assert len(answer(SURVEY, {"os": RaisingClass()})) == 1
+    assert len(answer(VECTOR_ONLY, {"v": RaisingClass()})) == 1
+    assert len(answer(sstq.Frequencies(4, 2.0), [RaisingClass()])) == 1
+    assert len(answer(PAIRS, [[0.5, 0.5], RaisingClass()])) == 2
+
+
+class RaisingClass:
+    @property
+    def __class__(self):
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("scale", [1e-310, 1e-40, 1e38, 1e300])
+@pytest.mark.parametrize(
+    "name", ["sstq", "frameunit", "sqkr", "vqsgd", "bounds", "survey"]
+)
+def test_an_application_that_has_numpy_raise(name, scale, tmp_path):
+    people = np.full((2, 3), scale)
+    if name == "survey":
+        asked = {"n": sstq.Number(0, 110), "c": sstq.Choice(["a"])}
+        mechanism = sstq.Survey(2.0, asked | {"by": sstq.By("c", "n")})
+        held = {"n": list(people[:, 0]), "c": ["a", "a"]}
+    elif name == "bounds":
+        mechanism = sstq.FrameUnit(3, 2.0, bounds=[(-9, 9)] * 3)
+        held = people
+    else:
+        mechanism = sstq.mechanism(name, dim=3, epsilon=2.0)
+        held = people
+    answer(mechanism, held)  # what does not depend on people is computed once
+    path = tmp_path / "people.csv"
+    lines = "".join(f"{scale},a,{scale}\n" for _ in people)
+    path.write_text(f"n,c,x\n{lines}" if name == "survey" else lines.replace("a", "0"))
+    with np.errstate(all="raise"):
+        assert len(answer(mechanism, held)) == 2
+        people = mechanism.input.open(path, answering=True)
+        assert sum(map(len, encode_files(mechanism, people, answering=True))) == 2
+
+
+def test_an_application_that_has_numpy_raise_hears_what_people_hold():
+    document = Panel(sstq.FrameUnit(2, 18.0), periods=2).question(people=10)
+    asked = Document.from_json(document)
+    values = [[1.0, 5e-324]] * 20
+    with np.errstate(all="raise"):
+        told = asked.encode_each(values, 1).to_bytes()
+    assert told == asked.encode_each(values, 1).to_bytes()

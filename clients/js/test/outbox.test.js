@@ -226,3 +226,18 @@ test("the lock of a process that was killed is removed, and that of a living one
       await rm(`${place}.lock`);
     }
   }));
+
+test("links to a ledger are no further budgets, whether it was there before them or not", () =>
+  inFolder(async (folder) => {
+    const place = join(folder, "ledger"), [early, late] = ["early", "late"].map((name) => join(folder, name));
+    await symlink("ledger", early);
+    await (await Ledger.open(early, { epsilon: 2 })).spend(1.5, "a");
+    await symlink(place, late);
+    for (const name of [early, late, place]) {
+      const ledger = await Ledger.open(name, { epsilon: 2 });
+      assert.equal(await ledger.spent(), 1.5);
+      await assert.rejects(ledger.spend(1, name), refused("ledger", /more than is left/));
+    }
+    await (await Ledger.open(late, { epsilon: 2 })).spend(0.5, "b");
+    assert.equal(await (await Ledger.open(place, { epsilon: 2 })).spent(), 2);
+  }));

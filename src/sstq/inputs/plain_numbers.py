@@ -53,21 +53,27 @@ def any_vectors(X: ArrayLike, dim: int) -> NDArray[Any]:
 
 def _numbers_of_lists(values: Sequence[Any]) -> Floats:
     """The numbers of a list, or of a list of rows."""
-    lengths = Counter(len(value) for value in values if _is_row(value))
+    read = [_row_of(value) for value in values]
+    lengths = Counter(len(row) for row in read if row is not None)
     if not lengths:
         return np.array([number_of(value) for value in values], dtype=np.float64)
     width = lengths.most_common(1)[0][0]
     rows = np.full((len(values), width), np.nan)
-    for place, value in enumerate(values):
-        if _is_row(value) and len(value) == width:
-            rows[place] = [number_of(number) for number in value]
+    for place, row in enumerate(read):
+        if row is not None and len(row) == width:
+            rows[place] = row
     return rows
 
 
-def _is_row(value: Any) -> bool:
-    return isinstance(value, list | tuple) or (
-        isinstance(value, np.ndarray) and value.ndim > 0
-    )
+def _row_of(value: Any) -> list[float] | None:
+    """The numbers of a list; None for what is none, and for an object that raises when it is read."""
+    try:
+        is_row = isinstance(value, list | tuple) or (
+            isinstance(value, np.ndarray) and value.ndim > 0
+        )
+        return [number_of(number) for number in value] if is_row else None
+    except Exception:  # an object may raise anything
+        return None
 
 
 def _numbers_of_arrow(X: Any) -> NDArray[Any]:

@@ -15,7 +15,7 @@ from sstq.inputs.cells import cells_of
 from sstq.inputs.people import Path, PeopleFile
 from sstq.inputs.reports import LocalReport
 from sstq.inputs.table_files import open_table
-from sstq.inputs.tables import as_table
+from sstq.inputs.tables import Columns, as_table
 from sstq.randomness.secret import BitSource
 
 
@@ -148,7 +148,9 @@ class Record(Input):
     def together(self, values: Sequence[Any]) -> dict[str, list[Any]]:
         """The columns of the values by name; whatever is no dict has no answers."""
         records = [value if isinstance(value, Mapping) else {} for value in values]
-        return {name: [record.get(name) for record in records] for name in self.columns}
+        return Columns(
+            {name: [record.get(name) for record in records] for name in self.columns}
+        )
 
     def by_column(self, rows: Rows) -> dict[str, Rows]:
         """The numbers of each column, by its name."""

@@ -11,7 +11,7 @@ from sstq.files.parquet import open_parquet
 from sstq.inputs.cells import UNREADABLE
 from sstq.inputs.csv_files import csv_rows
 from sstq.inputs.people import Path, PeopleFile, Read, file_kind
-from sstq.inputs.tables import check_header
+from sstq.inputs.tables import Columns, check_header
 
 if TYPE_CHECKING:
     from sstq.inputs.records import Column
@@ -48,7 +48,7 @@ def _open_parquet(name: str, columns: Mapping[str, Column]) -> PeopleFile:
         with open(name, "rb") as file, open_parquet(file) as table:
             for batch in table.iter_batches(batch_size=few, columns=list(names)):
                 values = {column: batch.column(column) for column in names}
-                yield values, batch.num_rows, None
+                yield Columns(values), batch.num_rows, None
 
     return PeopleFile(name, len(names), count, read, names)
 
@@ -72,7 +72,7 @@ def _open_csv(name: str, columns: Mapping[str, Column], answering: bool) -> Peop
                 ]
                 for column, place in zip(names, places, strict=True)
             }
-            yield values, len(some), None
+            yield Columns(values), len(some), None
 
     count = (
         sum(1 for _ in csv_rows(name, len(header), answering=answering, spanning=True))

@@ -13,9 +13,13 @@ if TYPE_CHECKING:
     from sstq.inputs.records import Column
 
 
+class Columns(dict[str, Any]):
+    """The columns of a table by name, each with one value per person whatever the values are."""
+
+
 def as_table(X: Any, columns: Mapping[str, Column], strict: bool) -> dict[str, Any]:
     """The columns of a table by name; ValueError for what is no table, and if `strict` for columns that are missing."""
-    if isinstance(X, Mapping) and _is_record(X, columns):
+    if isinstance(X, Mapping) and _is_record(X, columns, strict):
         X = {name: [X.get(name)] for name in columns if name in X or not strict}
     if isinstance(X, np.ndarray | str | list) or not hasattr(X, "__getitem__"):
         raise ValueError(
@@ -35,36 +39,47 @@ def as_table(X: Any, columns: Mapping[str, Column], strict: bool) -> dict[str, A
     return table
 
 
-def _is_record(X: Mapping[str, Any], columns: Mapping[str, Column]) -> bool:
+def _is_record(
+    X: Mapping[str, Any], columns: Mapping[str, Column], strict: bool
+) -> bool:
     """Whether a dict has one person's values, not columns.
 
-    Columns of single values decide, if there is one; a list of lists is a column of values that are lists.
+    Columns of single values decide, if there is one; a list of lists is a column of values that are lists. A list of
+    missing values is a column, but on a device not one that is as long as a value: a vector may have no number.
     """
+    if isinstance(X, Columns):
+        return False
     asked = {name: X[name] for name in columns if name in X}
     if not asked:
         return not any(_is_column(value) for value in X.values())
     single = [value for name, value in asked.items() if not columns[name].holds_lists]
     if single:
         return not all(_is_column(value) for value in single)
-    return not all(_is_column(value) and _has_lists(value) for value in asked.values())
+    widths = {name: 0 if strict else columns[name].width for name in asked}
+    return not all(
+        _is_column(value) and _has_lists(value, widths[name])
+        for name, value in asked.items()
+    )
 
 
 def _is_column(values: Any) -> bool:
     """Whether it has one item per person: texts and sets have other items than that, in order."""
-    no_column = isinstance(values, str | bytes | Mapping | Set) or not getattr(
-        values, "shape", True
-    )
-    return not no_column and hasattr(values, "__len__")
+    try:
+        is_single = isinstance(values, str | bytes | Mapping | Set)
+        has_shape = bool(getattr(values, "shape", True))
+        return has_shape and not is_single and hasattr(values, "__len__")
+    except Exception:  # an object may raise anything
+        return False
 
 
-def _has_lists(values: Any) -> bool:
+def _has_lists(values: Any, width: int) -> bool:
     if not isinstance(values, list | tuple | np.ndarray):
         return True  # a column of Arrow, pandas or Polars
     cells = cells_of(values)
     missing = [cell for cell in cells if cell is None]
-    return any(
-        isinstance(cell, list | tuple | Set | np.ndarray) for cell in cells
-    ) or 0 < len(missing) == len(cells)
+    return any(isinstance(cell, list | tuple | Set | np.ndarray) for cell in cells) or (
+        0 < len(missing) == len(cells) != width
+    )
 
 
 def column_names(table: Any) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from sstq.inputs import LocalReport, People
@@ -19,6 +20,7 @@ from sstq.messages.batch import Messages
 from sstq.randomness.secret import RngLike, bit_source
 
 
+@np.errstate(all="ignore")  # whatever the application has NumPy raise
 def answer(
     mechanism: Mechanism,
     X: Any,
@@ -72,9 +74,10 @@ def encode_files(
         for piece in people.pieces():
             counted = seen if slot == 0 else None
             if answering:
-                rows = mechanism.input.substitute(
-                    piece.X, piece.groups, source=source, report=counted
-                )
+                with np.errstate(all="ignore"):
+                    rows = mechanism.input.substitute(
+                        piece.X, piece.groups, source=source, report=counted
+                    )
             else:
                 try:
                     rows = mechanism.input.read(piece.X, piece.groups, counted)

@@ -244,6 +244,7 @@ class Mechanism(Agreement):
             report.add(seen)
         return self.encode_slots(rows, bit_source(rng), report, self.messages)
 
+    @np.errstate(all="ignore")  # whatever the application has NumPy raise
     def encode_slots(
         self,
         rows: Rows,

@@ -15,6 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Self, get_args, get_type_hints
 
+import numpy as np
+
 from sstq.accounting import Ledger
 from sstq.accounting.ledger import check_local, ledger_price
 from sstq.checks import ArgumentError, check_argument
@@ -160,6 +162,7 @@ class Question(Document):
         A value that raises an error, such as an object whose methods do, is answered as None is.
         """
 
+    @np.errstate(all="ignore")  # whatever the application has NumPy raise
     def encode(self, values: Sequence[Any], rng: RngLike = None) -> Messages:
         """Return one private message per value; the number of random words does not depend on the values."""
         try:
