@@ -11,10 +11,11 @@ import sstq
 pytest.importorskip("fastapi")
 
 from sstq.client.campaigns import Campaign
-from sstq.service import rendering, results
+from sstq.service import rendering, results, study_results
 from sstq.service.store import Upload
 from tests.service import both
 from tests.service.serving import packed
+from tests.studies.test_own_study import PEOPLE, OddShare
 
 MECHANISM = sstq.FrameUnit(dim=6, epsilon=2.0)
 
@@ -154,3 +155,15 @@ def test_frequencies_have_a_row_per_category():
     found = mechanism.aggregator().update(mechanism.encode([0, 1, 2, 2], rng=1)).mean()
     text = rendering.as_csv(campaign, rendering.describe(campaign, found, None))
     assert [row.split(",")[1] for row in text.splitlines()] == ["label", "a", "b", "c"]
+
+
+def test_a_collector_shows_the_study_of_a_third_party(seed):
+    study = OddShare(4.0)
+    assert study_results.described(study) is None
+    for people in (PEOPLE[:40], PEOPLE[40:]):
+        study.question(len(people))
+        study.learn(study.asked.encode(people, np.random.default_rng(seed)))
+    shown = study_results.described(study)
+    assert shown == {"item": ["odd"], "share": [study.result.share]}
+    table = study_results.as_csv(json.loads(json.dumps(shown)))
+    assert table == f"item,share\nodd,{study.result.share}\n"

@@ -10,6 +10,7 @@ from sstq.studies import (
     Question,
     Study,
     StudyPlan,
+    StudyResult,
     register_question,
     register_study,
 )
@@ -32,6 +33,15 @@ class OddQuestion(Question):
 
     def held(self, values):
         return np.array([value % 2 if type(value) is int else 0 for value in values])
+
+
+@dataclass(frozen=True)
+class Share(StudyResult):
+    share: float
+    epsilon: float
+
+    def columns(self, level=0.95):
+        return {"item": ["odd"], "share": [self.share]}
 
 
 @register_study
@@ -62,7 +72,8 @@ class OddShare(Study):
         }
 
     def conclude(self):
-        return float(np.mean([facts["share"] for facts in self.learned]))
+        share = float(np.mean([facts["share"] for facts in self.learned]))
+        return Share(share, self.options["epsilon"])
 
     def plan(self, people):
         problem = "too few people" * (people < 100)
@@ -81,8 +92,14 @@ def test_the_contract_finds_a_question_that_costs_too_much(seed):
         check_study(lambda: OddShare(2.0, spent=1.5), PEOPLE, seed)
 
 
+def test_the_contract_finds_a_result_that_nobody_can_show(seed, monkeypatch):
+    monkeypatch.setattr(OddShare, "conclude", lambda _: 0.5)
+    with pytest.raises(AssertionError, match="must be a StudyResult, got float"):
+        check_study(lambda: OddShare(2.0), PEOPLE, seed)
+
+
 def test_it_is_found_by_its_kind(seed):
     study = OddShare(4.0)
     assert isinstance(Study.from_json(study.to_json()), OddShare)
     # 4,000 people at ε = 4: an error of 0.011; 6 errors fail falsely once in 1e8.
-    assert abs(study.simulate(PEOPLE * 50, seed) - 0.75) < 0.07
+    assert abs(study.simulate(PEOPLE * 50, seed).share - 0.75) < 0.07

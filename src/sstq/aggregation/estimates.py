@@ -1,7 +1,7 @@
 """Estimates: the mean of the clients' vectors with standard errors and simultaneous confidence regions."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, ClassVar, Self
@@ -112,6 +112,18 @@ class Estimate:
     def details(self, level: float = 0.95) -> dict[str, Any]:  # noqa: ARG002 (a hook)
         """Return what a collector shows beside the coordinates, by name: `groups` or `questions`."""
         return {}
+
+    @classmethod
+    def rows_of(
+        cls,
+        stored: Mapping[str, Any],
+        labels: Sequence[str],
+        group_labels: Sequence[str],  # noqa: ARG003 (of private groups)
+    ) -> Iterator[Sequence[Any]]:
+        """Yield the rows of a collector's table from the JSON values of an estimate, by the names of coordinates."""
+        half_width = stored["region"]["half_width"]
+        numbers = (stored["value"], stored["stderr"], half_width)
+        yield from zip(range(len(labels)), labels, *numbers, strict=True)
 
     def files(self, level: float = 0.95) -> dict[str, Any]:
         """Return what `sstq aggregate` writes, by name: arrays and tables, of which it shows the last."""

@@ -15,7 +15,7 @@ from sstq.learning.discriminant import Form
 from sstq.learning.features import Floats
 from sstq.mechanisms.frequencies import FrequencyEstimate
 from sstq.mechanisms.subsets import HitLaw
-from sstq.studies.results import Tabular
+from sstq.studies.results import StudyResult, share_of
 
 # A column that uses less of its range is told of, by name up to so many.
 _NARROW = 0.25
@@ -23,7 +23,7 @@ _LISTED = 6
 
 
 @dataclass(frozen=True)
-class LearningReport(Tabular):
+class LearningReport(StudyResult):
     """The result of learning: from whom, at which total ε, and the predicted accuracy.
 
     Attributes:
@@ -92,6 +92,16 @@ class LearningReport(Tabular):
             "high": high,
         }
 
+    def details(self, level: float = 0.95) -> dict[str, Any]:
+        """Return also the predicted accuracy, that of guessing, and what is used."""
+        predicted = share_of((self.predicted_accuracy, self.accuracy_stderr))
+        return self.columns(level) | {
+            "predicted": predicted,
+            "majority": self.majority,
+            "form": self.form,
+            "directions": self.directions,
+        }
+
     def __str__(self) -> str:
         parts = [f"total ε = {self.epsilon:g} per person"]
         if self.delta:
@@ -129,7 +139,7 @@ class LearningReport(Tabular):
 
 
 @dataclass(frozen=True)
-class RegressionReport(Tabular):
+class RegressionReport(StudyResult):
     """A regression, for a total ε per person, who answers once.
 
     Attributes:

@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 
 from sstq.audit import certify
 from sstq.mechanisms import Mechanism
-from sstq.service import results, studies
+from sstq.service import results, studies, study_results
 from sstq.service.batches import shuffled_claim
 from sstq.service.collector import Collector
 from sstq.service.common_routes import (
@@ -36,7 +36,6 @@ from sstq.service.node import RunningCampaign
 from sstq.service.rendering import as_csv, describe
 from sstq.service.security import BODY, Problem, too_fast, unauthorized
 from sstq.service.store import UnknownCampaign
-from sstq.service.study_results import table_as_csv
 from sstq.service.uploads import ALLOW_ANY_ORIGIN
 
 _CHUNK = 1 << 18  # of a file
@@ -298,10 +297,10 @@ def _study_rendered(
 ) -> bytes:
     """What a study has found, as JSON or CSV; readers see nothing of what it asks about next."""
     found = json.loads(results.latest(collector.store, entry.name, audience) or b"null")
-    if found is not None and "prefixes" in found and audience != "owner":
-        found["prefixes"] = None
+    if found is not None and audience != "owner":
+        found = study_results.for_readers(found)
     if csv:
-        return table_as_csv(found or {}).encode()
+        return study_results.as_csv(found or {}).encode()
     step = 1 if audience == "owner" else entry.own.release_every
     status = studies.status(collector, entry, collector.store.counts(), step)
     known = {

@@ -1,29 +1,18 @@
-"""Estimates as JSON values and as CSV: vectors, private groups, and surveys question by question."""
+"""Estimates as JSON values and as CSV."""
 
 import csv
 import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from sstq.aggregation.estimates import Estimate
 from sstq.client.campaigns import Campaign
 
 LEVEL = 0.95
 """The probability that a region contains all coordinates of the mean at once."""
-
-# What is known of groups, in the order of CSV.
-_GROUPED = (
-    "shares",
-    "shares_stderr",
-    "sums",
-    "sums_stderr",
-    "means",
-    "means_stderr",
-)
 
 
 def describe(
@@ -65,24 +54,19 @@ def describe(
 
 
 def as_json(value: Any) -> Any:
-    """Convert arrays and the values of dicts and lists, with None for numbers that JSON does not have."""
+    """Convert arrays, and the values of dicts and lists, with None for numbers that JSON does not have."""
     if isinstance(value, dict):
         return {name: as_json(part) for name, part in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        unknown = np.array(None, dtype=object)
+        return np.where(np.isfinite(value), value, unknown).tolist()
+    if isinstance(value, np.ndarray | np.generic):
+        return as_json(value.tolist())
+    if isinstance(value, list | tuple):
         return [as_json(part) for part in value]
-    if isinstance(value, np.ndarray):
-        return as_numbers(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def as_numbers(values: ArrayLike) -> list[Any]:
-    """Convert to lists, with None for numbers that JSON does not have."""
-    found: list[Any] = np.where(
-        np.isfinite(values), values, np.array(None, dtype=object)
-    ).tolist()
-    return found
 
 
 def as_csv(campaign: Campaign, described: dict[str, Any]) -> str:
@@ -90,69 +74,29 @@ def as_csv(campaign: Campaign, described: dict[str, Any]) -> str:
 
     Unknown cells are empty. Sums over people are `count` times the value.
     """
+    mechanism = campaign.mechanism
+    kind = mechanism.estimator.estimate_class
+    rows: Iterable[Sequence[Any]] = ()
+    if described["count"]:
+        columns = tuple(name for name, _, _ in mechanism.bounds or ())
+        labels = campaign.labels or columns or [""] * mechanism.coordinates
+        rows = kind.rows_of(described, labels, campaign.group_labels)
+    return write_csv(kind.columns, rows)
+
+
+def write_csv(columns: Iterable[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return a table as CSV."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(campaign.mechanism.estimator.estimate_class.columns)
-    for row in _rows(campaign, described):
+    writer.writerow(columns)
+    for row in rows:
         # one by one: other threads have their turns
-        writer.writerow(
-            [as_cell(cell) if isinstance(cell, str) else cell for cell in row]
-        )
+        writer.writerow([_as_cell(cell) for cell in row])
     return text.getvalue()
 
 
-def _rows(campaign: Campaign, described: dict[str, Any]) -> Iterator[Sequence[Any]]:
-    """Yield the rows of an estimate, of whichever kind it is."""
-    if not described["count"]:
-        return
-    if described["questions"] is not None:
-        yield from _survey_rows(described["questions"])
-        return
-    columns = tuple(name for name, _, _ in campaign.mechanism.bounds or ())
-    names = campaign.labels or columns or [""] * campaign.mechanism.coordinates
-    groups = described["groups"]
-    if groups is None:
-        half_width = described["region"]["half_width"]
-        numbers = (described["value"], described["stderr"], half_width)
-        yield from zip(range(len(names)), names, *numbers, strict=True)
-        return
-    known = (groups[name] for name in _GROUPED)
-    for group, (share, error, *of_group) in enumerate(zip(*known, strict=True)):
-        named = campaign.group_labels[group] if campaign.group_labels else ""
-        for coordinate, cells in enumerate(zip(names, *of_group, strict=True)):
-            label, *means = cells
-            yield [group, named, coordinate, label, share, error, *means]
-
-
-def as_cell(label: str) -> str:
-    """A label as a cell that no spreadsheet takes for a formula."""
-    return f"'{label}" if label[:1] in {*"=+-@"} else label
-
-
-def _survey_rows(questions: list[dict[str, Any]]) -> Iterator[list[Any]]:
-    """Yield the rows of all questions: of a number its mean and quartiles first."""
-    for found in questions:
-        name = found["name"]
-        if "mean" in found:
-            mean = found["mean"]
-            yield [
-                name,
-                "mean",
-                mean["value"],
-                mean["stderr"],
-                mean["low"],
-                mean["high"],
-            ]
-            for each in found["quantiles"]:
-                yield [
-                    name,
-                    f"quantile {each['share']:g}",
-                    each["value"],
-                    None,
-                    each["low"],
-                    each["high"],
-                ]
-        columns = (
-            found[column] for column in ("items", "estimate", "stderr", "low", "high")
-        )
-        yield from ([name, *row] for row in zip(*columns, strict=True))
+def _as_cell(value: Any) -> Any:
+    """A value as a cell that no spreadsheet takes for a formula."""
+    if isinstance(value, str) and value[:1] in {*"=+-@"}:
+        return f"'{value}"
+    return value

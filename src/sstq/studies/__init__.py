@@ -9,7 +9,7 @@ from sstq.studies.panel import Panel, PeriodQuestion, draw_turn, is_turn
 from sstq.studies.panel_results import Curve, PanelResult
 from sstq.studies.questions import Document, Question, answer, register_question
 from sstq.studies.range import NormQuestion, Range, VectorQuestion
-from sstq.studies.results import BoundsResult, RangeResult
+from sstq.studies.results import BoundsResult, RangeResult, StudyResult
 from sstq.studies.words import Words, WordsQuestion
 from sstq.studies.words_results import WordsResult
 
@@ -28,6 +28,7 @@ __all__ = [
     "RangeResult",
     "Study",
     "StudyPlan",
+    "StudyResult",
     "VectorQuestion",
     "Words",
     "WordsQuestion",

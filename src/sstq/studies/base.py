@@ -24,6 +24,7 @@ from sstq.messages.batch import Messages
 from sstq.randomness.streams import mix_seed
 from sstq.studies.kinds import Kinds
 from sstq.studies.questions import Document, check_identifier, require
+from sstq.studies.results import StudyResult
 
 FORMAT = "sstq-study"
 VERSION = 1
@@ -155,12 +156,22 @@ class Study(ABC):
         """Return what the answers of a cohort tell, as JSON values, which are appended to `learned`."""
 
     @abstractmethod
-    def conclude(self) -> Any:
+    def conclude(self) -> StudyResult:
         """Return the result, from `learned`."""
 
     @abstractmethod
     def plan(self, people: int) -> StudyPlan:
         """Return the expected error from so many people in all, or why it cannot work."""
+
+    @property
+    def so_far(self) -> StudyResult | None:
+        """What a collector shows while the study goes on; None if nothing is known yet."""
+        return None if self.cohorts_left else self.result
+
+    @property
+    def asks_next(self) -> list[str] | None:
+        """What the next cohort is asked about, for whoever runs the study; None if the study tells nothing."""
+        return None
 
     def follow(self, cohort: str, facts: dict[str, Any]) -> None:  # noqa: B027 (most studies leave it out)
         """Use what a cohort told, before it is appended to `learned`; called again for each after a restart."""

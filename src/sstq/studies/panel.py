@@ -186,6 +186,11 @@ class Panel(Study):
         )
         return self.conclude()
 
+    @property
+    def so_far(self) -> PanelResult | None:
+        """The curves, from the first period on."""
+        return self.conclude() if self.learned else None
+
     def conclude(self) -> PanelResult:
         """Return the curves of all items."""
         people = [facts["people"] for facts in self.learned]

@@ -12,7 +12,7 @@ import numpy as np
 
 from sstq.checks import check_option
 from sstq.mechanisms.survey.question_estimates import NO_ANSWER
-from sstq.studies.results import Floats, Tabular
+from sstq.studies.results import Floats, StudyResult
 from sstq.studies.smoothing import Smoothed, smooth_together
 
 _JUMP_WINDOW = 3
@@ -98,9 +98,18 @@ class Curve:
             "high": high,
         }
 
+    def details(self, level: float = 0.95) -> dict[str, Any]:
+        """Return the columns, with what is said once: the question, the item, and when the curve jumped."""
+        columns = self.columns(level)
+        del columns[self.period]
+        once = {"question": self.question, "item": self.item, "changed": self.changed}
+        return once | {
+            name: column for name, column in columns.items() if name not in once
+        }
+
 
 @dataclass(frozen=True, repr=False)
-class PanelResult(Tabular):
+class PanelResult(StudyResult):
     """Curves over time, for a total ε per person.
 
     Attributes:
@@ -191,6 +200,11 @@ class PanelResult(Tabular):
             name: np.concatenate([table[name] for table in tables])
             for name in tables[0]
         }
+
+    def details(self, level: float = 0.95) -> dict[str, Any]:
+        """Return how many people answered in each period, and the curves one by one."""
+        curves = [curve.details(level) for curve in self.curves.values()]
+        return {"period": self.period, "people": list(self.people), "curves": curves}
 
     def plot(
         self,

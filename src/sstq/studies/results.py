@@ -1,4 +1,4 @@
-"""The results of studies of ranges, and the tables that all results are."""
+"""What every result of a study is, and the results of studies of ranges."""
 
 from __future__ import annotations
 
@@ -16,8 +16,23 @@ from sstq.studies.bins import visible
 Floats = NDArray[np.float64]
 
 
-class Tabular(ABC):
-    """A result with a table."""
+class StudyResult(ABC):
+    """The result of a study: a table, and what is known besides.
+
+    Attributes:
+        epsilon: the total ε per person.
+
+    Examples:
+        >>> class Share(StudyResult):
+        ...     def __init__(self, share, epsilon):
+        ...         self.share, self.epsilon = share, epsilon
+        ...     def columns(self, level=0.95):
+        ...         return {"item": ["odd"], "share": [self.share]}
+        >>> Share(0.25, epsilon=1.0).details()
+        {'item': ['odd'], 'share': [0.25]}
+    """
+
+    epsilon: float
 
     @abstractmethod
     def columns(self, level: float = 0.95) -> dict[str, Any]:
@@ -28,13 +43,22 @@ class Tabular(ABC):
         """What the table does not show, as one sentence; may be empty."""
         return ""
 
+    def details(self, level: float = 0.95) -> dict[str, Any]:
+        """Return what a collector shows, by name: the columns first, then other texts, numbers, arrays and dicts."""
+        return self.columns(level)
+
     def to_frame(self, level: float = 0.95) -> Any:
         """Return the table as a pandas DataFrame. Needs ``pip install pandas``."""
         return data_frame(self.columns(level))
 
 
+def share_of(found: tuple[float, float]) -> dict[str, float]:
+    """A share of people and its standard error, by name."""
+    return dict(zip(("share", "stderr"), found, strict=True))
+
+
 @dataclass(frozen=True, repr=False)
-class RangeResult(Tabular):
+class RangeResult(StudyResult):
     """A mean of vectors whose range nobody knew.
 
     Attributes:
@@ -96,6 +120,15 @@ class RangeResult(Tabular):
             "half_width": half_width,
         }
 
+    def details(self, level: float = 0.95) -> dict[str, Any]:
+        """Return also the clip, what it leaves out, and the centre."""
+        return self.columns(level) | {
+            "clip": self.clip,
+            "bias": self.bias,
+            "beyond": share_of(self.beyond),
+            "centre": self.centre,
+        }
+
     def plot(self, *, level: float = 0.95) -> Any:
         """Draw every coordinate with its interval; returns the Matplotlib figure."""
         from sstq.plots.studies import draw_range
@@ -104,7 +137,7 @@ class RangeResult(Tabular):
 
 
 @dataclass(frozen=True)
-class BoundsResult(Tabular):
+class BoundsResult(StudyResult):
     """Bounds of columns that nobody knew.
 
     Attributes:

@@ -320,6 +320,20 @@ class Words(Study):
             self.learned, public, self.options["epsilon"], _FALSE_SHARE
         )
 
+    @property
+    def so_far(self) -> WordsResult | None:
+        """The strings of which all letters were asked, from the first cohort on."""
+        return self.conclude() if self.learned else None
+
+    @property
+    def asks_next(self) -> list[str] | None:
+        """The beginnings of strings that the next cohort is asked about, as far as they are whole letters."""
+        if not self.learned:
+            return None
+        kept = self.learned[-1]["prefixes"]
+        texts = [self.spelling.text(tuple(row)) for row in kept]
+        return [text for text in texts if text is not None]
+
     def plan(self, people: int) -> StudyPlan:
         """Tell which share a string needs to be found in 19 of 20 studies."""
         sizes = self.cohort_sizes(people)

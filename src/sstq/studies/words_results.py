@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sstq.studies.results import Floats, Tabular
+from sstq.studies.results import Floats, StudyResult, share_of
 
 
 @dataclass(frozen=True, repr=False)
-class WordsResult(Tabular):
+class WordsResult(StudyResult):
     """The strings that were found, the most frequent first.
 
     Attributes:
@@ -105,6 +105,10 @@ class WordsResult(Tabular):
             "low": low,
             "high": high,
         }
+
+    def details(self, level: float = 0.95) -> dict[str, Any]:
+        """Return also the share of people who hold other strings."""
+        return self.columns(level) | {"others": share_of(self.others)}
 
     @property
     def note(self) -> str:

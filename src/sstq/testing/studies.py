@@ -12,7 +12,7 @@ from sstq.accounting import shuffled_epsilon
 from sstq.accounting.ledger import ledger_price
 from sstq.audit import check_encoder
 from sstq.mechanisms.answers import answer as encode_or_substitute
-from sstq.studies import Document, Question, Study, answer
+from sstq.studies import Document, Question, Study, StudyResult, answer
 from sstq.testing.tools import raises, require, run_check
 
 # What no device may stumble over, whatever a study is about.
@@ -215,8 +215,25 @@ def check_restarts(make: Callable[[], Study], values: Sequence[Any], seed: int) 
                 study.asked.encode_each(some, np.random.default_rng([seed, len(left)]))
             )
             study = restarted(study)
+        check_result(study)
         ends.append((study.to_json(), repr(study.result)))
     require(ends[0] == ends[1], "a restart must not change what is learned")
+
+
+def check_result(study: Study) -> None:
+    """The result is a table, and tells which total ε it cost."""
+    result = study.result
+    require(
+        isinstance(result, StudyResult),
+        f"the result must be a StudyResult, got {type(result).__name__}",
+    )
+    columns = list(result.columns().values())
+    require(
+        bool(columns) and len(set(map(len, columns))) == 1,
+        "the columns of the result must be equally long",
+    )
+    require(result.epsilon > 0, "the result must have the total epsilon per person")
+    require(bool(repr(result)), "the result must tell something")
 
 
 def _again(study: Study) -> Study:
@@ -248,7 +265,7 @@ def check_few_people(
         study.learn(
             [answer_of(study.asked, values[int(rng.integers(len(values)))], rng)]
         )
-    require(bool(repr(study.result)), "the result of a few people must be one")
+    check_result(study)
     for people in (1, 10**6):
         require(
             bool(str(make().plan(people))),

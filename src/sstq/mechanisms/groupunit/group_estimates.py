@@ -1,7 +1,7 @@
 """Estimates from people with private groups: shares, sums and means of every group."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -155,6 +155,26 @@ class GroupEstimate(Estimate):
     def details(self, level: float = 0.95) -> dict[str, Any]:  # noqa: ARG002
         """Return the shares, sums and means of all groups."""
         return {"groups": self._arrays}
+
+    @classmethod
+    def rows_of(
+        cls,
+        stored: Mapping[str, Any],
+        labels: Sequence[str],
+        group_labels: Sequence[str],
+    ) -> Iterator[Sequence[Any]]:
+        """Yield a row per coordinate of each group."""
+        found = stored["groups"]
+        shares = zip(found["shares"], found["shares_stderr"], strict=True)
+        for group, share in enumerate(shares):
+            named = group_labels[group] if group_labels else ""
+            numbers = [
+                found[name][group]
+                for name in ("sums", "sums_stderr", "means", "means_stderr")
+            ]
+            for coordinate, cells in enumerate(zip(labels, *numbers, strict=True)):
+                label, *values = cells
+                yield group, named, coordinate, label, *share, *values
 
     def files(self, level: float = 0.95) -> dict[str, Any]:
         """Return what `sstq aggregate` writes: also all arrays of groups, and a line per group."""

@@ -1,7 +1,7 @@
 """The results of a survey, question by question, in the units of the columns."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -20,8 +20,13 @@ QUARTILES = (0.25, 0.5, 0.75)
 # Intervals become standard errors by this level where there is nothing else.
 _FOLLOWED_LEVEL = 0.95
 _NUMBERS = ("estimate", "stderr", "low", "high")
+_OF_MEANS = ("value", "stderr", "low", "high")
 # The share of people with an answer is clear from so many standard errors on.
 _CLEAR_ERRORS = 4.0
+
+
+def _quantile(share: float) -> str:
+    return f"quantile {share:g}"
 
 
 class Interval(NamedTuple):
@@ -288,7 +293,7 @@ class NumberEstimate(QuestionEstimate):
         yield "mean", mean.value, self.mean_stderr, mean.low, mean.high
         for share in QUARTILES:
             value, low, high = self.quantile(share, level)
-            yield f"quantile {share:g}", value, math.nan, low, high
+            yield _quantile(share), value, math.nan, low, high
         yield from super().rows(level)
 
 
@@ -344,6 +349,24 @@ class SurveyEstimate(Estimate):
             for name, result in self.results.items()
         ]
         return {"questions": questions}
+
+    @classmethod
+    def rows_of(
+        cls,
+        stored: Mapping[str, Any],
+        labels: Sequence[str],  # noqa: ARG003 (a survey has names of its own)
+        group_labels: Sequence[str],  # noqa: ARG003
+    ) -> Iterator[Sequence[Any]]:
+        """Yield the rows of all questions: of a number its mean and quartiles first."""
+        for found in stored["questions"]:
+            name = found["name"]
+            if "mean" in found:
+                known = {"mean": found["mean"]}
+                known |= {_quantile(each["share"]): each for each in found["quantiles"]}
+                for item, numbers in known.items():
+                    yield name, item, *(numbers.get(column) for column in _OF_MEANS)
+            columns = (found[column] for column in ("items", *_NUMBERS))
+            yield from ((name, *row) for row in zip(*columns, strict=True))
 
     def summary(self, level: float = 0.95) -> dict[str, Any]:
         """Return the estimates and intervals of all items by question, as JSON values."""
