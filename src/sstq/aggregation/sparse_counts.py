@@ -1,6 +1,6 @@
 """Sparse counts: how often each message occurred, for mechanisms whose messages are numbers below a large limit."""
 
-from abc import abstractmethod
+import math
 
 import numpy as np
 
@@ -83,17 +83,26 @@ class SparseEstimator(Estimator):
         return SparseState(self)
 
     @property
-    @abstractmethod
+    def _limits(self) -> tuple[int, ...]:
+        return tuple(field.limit for field in self.source.layout.fields)
+
+    @property
     def limit(self) -> int:
         """The number of messages that there can be."""
+        return math.prod(self._limits)
 
-    @abstractmethod
     def codes(self, messages: Messages) -> Ints:
-        """Each message as one number below `limit`."""
+        """Each message as one number below `limit`, in which the first field counts fastest."""
+        *columns, last = messages.columns
+        codes = last.astype(np.int64)
+        for column, limit in zip(columns[::-1], self._limits[-2::-1], strict=True):
+            codes *= limit
+            codes += column.astype(np.int64)
+        return codes
 
     def columns(self, codes: Ints) -> tuple[Ints, ...]:
         """The fields of the messages with these numbers, in the order of the layout."""
-        return (codes,)
+        return np.unravel_index(codes, self._limits, order="F")
 
     def table(self, sums: Sums) -> dict[str, Ints]:
         """A table of counts: the fields of the messages that were sent, and how often each was."""

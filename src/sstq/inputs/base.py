@@ -13,6 +13,7 @@ from sstq.array_types import Floats, Rows
 from sstq.checks import ArgumentError
 from sstq.inputs.people import Path, People, PeopleFile, read_integers
 from sstq.inputs.reports import LocalReport
+from sstq.inputs.vector_tables import VectorColumns, open_vectors
 from sstq.randomness.secret import BitSource
 
 Held = dict[str, Any]
@@ -28,13 +29,14 @@ class Input(ABC):
         takes: what people hold, in words.
         file_options: the options of `open` that its files may need.
         has_clip: whether it is vectors that are scaled down to clip, which is then the unit of errors.
+        dim: the numbers per person of a file of vectors or categories.
     """
 
     takes: ClassVar[str]
     file_options: ClassVar[tuple[str, ...]] = ()
     has_clip: ClassVar[bool] = False
+    dim: int
 
-    @abstractmethod
     def read(
         self, X: Any, groups: ArrayLike | None = None, report: LocalReport | None = None
     ) -> Rows:
@@ -45,8 +47,13 @@ class Input(ABC):
             groups: their private groups, if they have any.
             report: counts what the owner should know; it depends on the data.
         """
+        self.check_groups(groups)
+        return self.strict_rows(X, groups, report)
 
     @abstractmethod
+    def strict_rows(self, X: Any, groups: Any, report: LocalReport | None) -> Rows:
+        """The rows of `read`."""
+
     def substitute(
         self,
         X: Any,
@@ -59,6 +66,21 @@ class Input(ABC):
 
         Only shapes are refused. The same number of random words is taken for every row, whatever its values are.
         """
+        self.check_groups(groups)
+        return self.mended_rows(X, groups, source, report)
+
+    @abstractmethod
+    def mended_rows(
+        self, X: Any, groups: Any, source: BitSource, report: LocalReport | None
+    ) -> Rows:
+        """The rows of `substitute`."""
+
+    def check_groups(self, groups: ArrayLike | None) -> None:
+        """ValueError for groups where nobody has one, or for none where everybody has."""
+        if groups is not None:
+            raise ValueError(
+                "groups must be left out: this mechanism has no private groups; use GroupUnit"
+            )
 
     def together(self, values: Sequence[Any]) -> Any:
         """What single people hold as one X; what nobody can hold is something harmless, as on a device."""
@@ -105,16 +127,22 @@ class Input(ABC):
             return people
         return People(files, read_integers(groups, people.count))
 
-    @abstractmethod
     def open_file(
         self,
         path: Path,
         columns: Sequence[str] | None,
         by: str | None,
         *,
-        answering: bool,
+        answering: bool = False,
     ) -> PeopleFile:
-        """Open one file."""
+        """Open one file. Columns that have names are found by these."""
+        wanted = VectorColumns(self.dim, columns, by, self.names, answering)
+        return open_vectors(path, wanted)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns of files; empty if any will do."""
+        return ()
 
     @abstractmethod
     def trial(self, rng: np.random.Generator, count: int) -> Held:
@@ -135,7 +163,7 @@ class Input(ABC):
     def pairs(
         self,
         rng: np.random.Generator,
-        directions: Rows,  # noqa: ARG002
+        directions: Rows,
     ) -> dict[str, tuple[Any, Any]]:
         """Pairs of what single people may hold, for audits: neighbours among the extremes."""
         named = [(name, held["X"]) for name, held in self.extremes(rng).items()]
@@ -163,11 +191,11 @@ class Input(ABC):
             f"mechanism must take vectors and nothing else, got one that takes {self.takes}; use frameunit"
         )
 
-    def warnings(self, rows: Rows) -> list[UserWarning]:  # noqa: ARG002 (a hook)
+    def warnings(self, rows: Rows) -> list[UserWarning]:
         """What the owner of these rows should know of them, beside the counts of a report."""
         return []
 
-    def advice(self, value: Floats, stderr: Floats) -> str:  # noqa: ARG002 (a hook)
+    def advice(self, value: Floats, stderr: Floats) -> str:
         """What whoever has an estimate should change, such as the clip; may be empty."""
         return ""
 
@@ -175,17 +203,9 @@ class Input(ABC):
     def truth(self, rows: Rows) -> Rows:
         """The numbers that the estimates of these rows should have, (n, estimate_dim)."""
 
-    def true_items(self, rows: Rows) -> dict[tuple[str, str], float]:  # noqa: ARG002 (a hook)
+    def true_items(self, rows: Rows) -> dict[tuple[str, str], float]:
         """The true value of each item of each question, by the names of both; empty where there are no questions."""
         return {}
-
-
-def refuse_groups(groups: ArrayLike | None) -> None:
-    """ValueError for groups where nobody has one."""
-    if groups is not None:
-        raise ValueError(
-            "groups must be left out: this mechanism has no private groups; use GroupUnit"
-        )
 
 
 def _listed(paths: Path | Sequence[Path]) -> list[Path]:

@@ -5,15 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from sstq.array_types import Bools, Floats, Rows
 from sstq.inputs.arrays import as_vectors
-from sstq.inputs.base import Held, Input, refuse_groups
-from sstq.inputs.people import Path, PeopleFile
+from sstq.inputs.base import Held, Input
 from sstq.inputs.plain_numbers import plain_numbers
 from sstq.inputs.reports import LocalReport
-from sstq.inputs.vector_tables import VectorColumns, open_vectors
 from sstq.randomness import streams
 from sstq.randomness.secret import BitSource
 
@@ -35,16 +32,11 @@ class Category(Input):
 
     takes = "categories"
     file_options = ("columns", "by")
+    dim = 1
     categories: int
 
-    def read(
-        self,
-        X: Any,
-        groups: ArrayLike | None = None,
-        report: LocalReport | None = None,  # noqa: ARG002
-    ) -> Rows:
+    def strict_rows(self, X: Any, groups: Any, report: LocalReport | None) -> Rows:
         """The categories, (n, 1); ValueError for what is none."""
-        refuse_groups(groups)
         rows = _one_each(as_vectors(X)).astype(np.float64)
         wrong = np.flatnonzero(~self._known(rows))
         if len(wrong):
@@ -54,16 +46,10 @@ class Category(Input):
             )
         return rows
 
-    def substitute(
-        self,
-        X: Any,
-        groups: ArrayLike | None = None,
-        *,
-        source: BitSource,
-        report: LocalReport | None = None,  # noqa: ARG002
+    def mended_rows(
+        self, X: Any, groups: Any, source: BitSource, report: LocalReport | None
     ) -> Rows:
         """The categories, with a uniform one in the place of what is none."""
-        refuse_groups(groups)
         given = _one_each(plain_numbers(X))
         drawn = streams.multiply_shift(source.words(len(given)), self.categories)
         return np.where(self._known(given), given, drawn[:, None]).astype(np.float64)
@@ -85,22 +71,11 @@ class Category(Input):
             (rows >= 0) & (rows < self.categories) & (rows == np.floor(rows))
         )
 
-    def open_file(
-        self,
-        path: Path,
-        columns: Sequence[str] | None,
-        by: str | None,
-        *,
-        answering: bool = False,
-    ) -> PeopleFile:
-        """Open a file with one category per row; `columns` names the one of several columns."""
-        return open_vectors(path, VectorColumns(1, columns, by, answering=answering))
-
     def trial(self, rng: np.random.Generator, count: int) -> Held:
         """Uniform categories."""
         return {"X": rng.integers(self.categories, size=count)}
 
-    def extremes(self, rng: np.random.Generator) -> dict[str, Held]:  # noqa: ARG002 (nothing is random)
+    def extremes(self, rng: np.random.Generator) -> dict[str, Held]:
         """Some categories, the first and the last among them."""
         some = np.unique(
             np.linspace(0, self.categories - 1, _MOST_EXTREMES).astype(np.int64)

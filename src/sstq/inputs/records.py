@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from sstq.array_types import Floats, Rows
-from sstq.inputs.base import Held, Input, refuse_groups
+from sstq.inputs.base import Held, Input
 from sstq.inputs.cells import cells_of
 from sstq.inputs.people import Path, PeopleFile
 from sstq.inputs.reports import LocalReport
@@ -46,11 +45,11 @@ class Column(ABC):
     def examples(self) -> list[Any]:
         """Values that differ as much as they can."""
 
-    def unknown_labels(self, value: Any) -> list[str]:  # noqa: ARG002 (a hook)
+    def unknown_labels(self, value: Any) -> list[str]:
         """The labels of a value that the column does not have."""
         return []
 
-    def is_beyond(self, value: Any) -> bool:  # noqa: ARG002 (a hook)
+    def is_beyond(self, value: Any) -> bool:
         """Whether a value is beyond the bounds."""
         return False
 
@@ -116,23 +115,14 @@ class Record(Input):
         """The numbers of a row."""
         return sum(column.width for column in self.columns.values())
 
-    def read(
-        self, X: Any, groups: ArrayLike | None = None, report: LocalReport | None = None
-    ) -> Rows:
+    def strict_rows(self, X: Any, groups: Any, report: LocalReport | None) -> Rows:
         """The records of a table (pandas, Polars, Arrow or a dict of columns), or of one person, a dict of values."""
-        refuse_groups(groups)
         return self._rows(as_table(X, self.columns, strict=True), True, report)
 
-    def substitute(
-        self,
-        X: Any,
-        groups: ArrayLike | None = None,
-        *,
-        source: BitSource,  # noqa: ARG002 (nothing is drawn)
-        report: LocalReport | None = None,
+    def mended_rows(
+        self, X: Any, groups: Any, source: BitSource, report: LocalReport | None
     ) -> Rows:
         """The records, with no answer in the place of whatever cannot be encoded, and of columns that are missing."""
-        refuse_groups(groups)
         return self._rows(as_table(X, self.columns, strict=False), False, report)
 
     def _rows(
@@ -160,8 +150,8 @@ class Record(Input):
     def open_file(
         self,
         path: Path,
-        columns: Sequence[str] | None,  # noqa: ARG002 (they are known)
-        by: str | None,  # noqa: ARG002
+        columns: Sequence[str] | None,
+        by: str | None,
         *,
         answering: bool = False,
     ) -> PeopleFile:
@@ -182,7 +172,7 @@ class Record(Input):
             ]
         return {"X": columns}
 
-    def extremes(self, rng: np.random.Generator) -> dict[str, Held]:  # noqa: ARG002 (nothing is random)
+    def extremes(self, rng: np.random.Generator) -> dict[str, Held]:
         """Records of the examples of all columns."""
         some = {name: column.examples() for name, column in self.columns.items()}
         most = max(map(len, some.values()))

@@ -12,15 +12,13 @@ from numpy.typing import ArrayLike
 from sstq.array_types import Floats, Ints, Rows
 from sstq.checks import check_integers
 from sstq.inputs.arrays import finite_vectors
-from sstq.inputs.base import Held, Input, refuse_groups
+from sstq.inputs.base import Held, Input
 from sstq.inputs.bounds import Bounds, Ranges
 from sstq.inputs.cells import cells_of
-from sstq.inputs.people import Path, PeopleFile
 from sstq.inputs.plain_numbers import any_vectors
 from sstq.inputs.reports import ClippedWarning, LocalReport
 from sstq.inputs.single_vectors import into_ball, read_vectors
 from sstq.inputs.trial_vectors import structured_vectors
-from sstq.inputs.vector_tables import VectorColumns, open_vectors
 from sstq.randomness import streams
 from sstq.randomness.secret import BitSource
 
@@ -60,14 +58,8 @@ class Vectors(Input):
         """Into the ball and back, if there are bounds."""
         return None if self.bounds is None else Bounds(self.bounds, self.clip)
 
-    def read(
-        self,
-        X: Any,
-        groups: ArrayLike | None = None,
-        report: LocalReport | None = None,  # noqa: ARG002
-    ) -> Rows:
+    def strict_rows(self, X: Any, groups: Any, report: LocalReport | None) -> Rows:
         """The vectors, (n, dim); ValueError for a wrong shape or dtype, masks, nan or infinity."""
-        refuse_groups(groups)
         if self.scaling is None:
             return finite_vectors(X, self.dim)
         return self.scaling.inward(finite_vectors(self.scaling.chosen(X), self.dim))
@@ -79,16 +71,10 @@ class Vectors(Input):
         chosen = self.scaling.chosen(X)
         return self.scaling.scaled(finite_vectors(chosen, self.dim))
 
-    def substitute(
-        self,
-        X: Any,
-        groups: ArrayLike | None = None,
-        *,
-        source: BitSource,  # noqa: ARG002 (nothing is drawn)
-        report: LocalReport | None = None,
+    def mended_rows(
+        self, X: Any, groups: Any, source: BitSource, report: LocalReport | None
     ) -> Rows:
         """The vectors, with the zero vector in the place of those with nan, infinity, or anything but numbers."""
-        refuse_groups(groups)
         rows = any_vectors(
             X if self.scaling is None else self.scaling.chosen(X), self.dim
         )
@@ -101,21 +87,11 @@ class Vectors(Input):
         rows = read_vectors(values, self.dim)
         return into_ball(rows, self.clip) if self.scaling is None else rows
 
-    def open_file(
-        self,
-        path: Path,
-        columns: Sequence[str] | None,
-        by: str | None,
-        *,
-        answering: bool = False,
-    ) -> PeopleFile:
-        """Open a file of vectors. Columns with the names of bounds are found by these."""
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of bounds, unless these are numbers only."""
         names = () if self.scaling is None else self.scaling.names
-        if names == tuple(map(str, range(self.dim))):
-            names = ()
-        return open_vectors(
-            path, VectorColumns(self.dim, columns, by, names, answering)
-        )
+        return () if names == tuple(map(str, range(self.dim))) else names
 
     def trial(self, rng: np.random.Generator, count: int) -> Held:
         """Random vectors of about half of clip, in the units of bounds."""
@@ -247,35 +223,25 @@ class GroupedVectors(Input):
     def _vectors(self) -> Vectors:
         return Vectors(self.dim, self.clip)
 
-    def _given(self, groups: ArrayLike | None) -> ArrayLike:
+    def check_groups(self, groups: ArrayLike | None) -> None:
+        """ValueError for no groups."""
         if groups is None:
             raise ValueError(
                 f"groups must be one integer from 0 to {self.groups - 1} per row of X, got None"
             )
-        return groups
 
-    def read(
-        self,
-        X: Any,
-        groups: ArrayLike | None = None,
-        report: LocalReport | None = None,  # noqa: ARG002
-    ) -> Rows:
+    def strict_rows(self, X: Any, groups: Any, report: LocalReport | None) -> Rows:
         """The groups and the vectors, (n, 1 + dim); floats hold all groups exactly."""
         rows = finite_vectors(X, self.dim)
-        labels = check_integers("groups", self._given(groups), len(rows), self.groups)
+        labels = check_integers("groups", groups, len(rows), self.groups)
         return np.concatenate([labels[:, None].astype(rows.dtype), rows], axis=1)
 
-    def substitute(
-        self,
-        X: Any,
-        groups: ArrayLike | None = None,
-        *,
-        source: BitSource,
-        report: LocalReport | None = None,
+    def mended_rows(
+        self, X: Any, groups: Any, source: BitSource, report: LocalReport | None
     ) -> Rows:
         """The groups and the vectors. A group that does not exist is drawn uniformly, with the zero vector."""
         rows = any_vectors(X, self.dim)
-        given = known_groups(self._given(groups), self.groups, len(rows))
+        given = known_groups(groups, self.groups, len(rows))
         drawn = streams.multiply_shift(source.words(len(rows)), self.groups)
         unknown = given < 0
         mended = without(rows, unknown | ~np.isfinite(rows).all(axis=1), report)
@@ -283,17 +249,6 @@ class GroupedVectors(Input):
             [np.where(unknown, drawn, given)[:, None].astype(rows.dtype), mended],
             axis=1,
         )
-
-    def open_file(
-        self,
-        path: Path,
-        columns: Sequence[str] | None,
-        by: str | None,
-        *,
-        answering: bool = False,
-    ) -> PeopleFile:
-        """Open a file of vectors."""
-        return self._vectors.open_file(path, columns, by, answering=answering)
 
     def trial(self, rng: np.random.Generator, count: int) -> Held:
         """Random vectors, and all groups in turn."""

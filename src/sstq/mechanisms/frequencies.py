@@ -7,7 +7,7 @@ import numpy as np
 
 from sstq.aggregation import Estimate, Region, SparseEstimator, Sums
 from sstq.aggregation.sparse_counts import sent_codes
-from sstq.array_types import Floats, Ints
+from sstq.array_types import Floats
 from sstq.inputs import Category
 from sstq.kernels.threads import row_chunks
 from sstq.mechanisms.agreement import Solved, Word
@@ -69,15 +69,6 @@ class FrequencyEstimator(SparseEstimator):
     """
 
     sets: Sets
-
-    @property
-    def limit(self) -> int:
-        """The number of messages that there can be."""
-        return self.sets.codes
-
-    def codes(self, messages: Messages) -> Ints:
-        """The numbers of the sets."""
-        return messages.column("code").astype(np.int64)
 
     def decode(self, messages: Messages) -> Floats:
         """The shares from single messages."""

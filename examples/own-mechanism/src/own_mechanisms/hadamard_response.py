@@ -40,15 +40,6 @@ class ShareEstimator(sx.SparseEstimator):
     size: int
     gap: float
 
-    @property
-    def limit(self) -> int:
-        """The number of messages that there can be."""
-        return self.size
-
-    def codes(self, messages: sx.Messages) -> sx.Ints:
-        """The numbers that were sent."""
-        return messages.column("number").astype(np.int64)
-
     def decode(self, messages: sx.Messages) -> sx.Floats:
         """±1/gap for every category: the sign of H[c + 1, y], y being the number."""
         signs = (

@@ -47,23 +47,6 @@ class RowEstimator(SparseEstimator):
         """The first frame."""
         return self.family.base
 
-    @property
-    def limit(self) -> int:
-        """The number of signed rows of all frames."""
-        return self.family.count * self.draw.choice.size
-
-    def codes(self, messages: Messages) -> Ints:
-        """The signed rows, frame by frame."""
-        row = messages.column("row").astype(np.int64)
-        if self.family.count == 1:
-            return row
-        return messages.column("frame").astype(np.int64) * self.draw.choice.size + row
-
-    def columns(self, codes: Ints) -> tuple[Ints, ...]:
-        """The signed row, and with several frames the frame."""
-        frame, row = np.divmod(codes, self.draw.choice.size)
-        return (row,) if self.family.count == 1 else (row, frame)
-
     def decode(self, messages: Messages) -> Floats:
         """The estimates ±gain·u_j of single messages, in the block of each."""
         signed = self.codes(messages)

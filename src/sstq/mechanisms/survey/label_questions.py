@@ -51,7 +51,7 @@ class _Labelled(ColumnQuestion):
         """The labels and their number."""
         return {"labels": len(self.labels), "label_names": self.labels}
 
-    def _precision(self, inner: Any, items: int, answers: int) -> Precision:  # noqa: ARG002
+    def _precision(self, inner: Any, items: int, answers: int) -> Precision:
         variance_at = inner.sets.rates.variance_at
         average = 1 / inner.categories
         return Precision(
@@ -86,7 +86,7 @@ class Choice(_Labelled):
         places = np.unique(np.linspace(0, len(self.labels), 4).astype(np.int64))
         return [(*self.labels, None)[place] for place in places]
 
-    def record(self, value: Any, strict: bool) -> int:  # noqa: ARG002
+    def record(self, value: Any, strict: bool) -> int:
         """The number of the label; that of no answer is the last one."""
         label = as_label(value, self.kind)
         if label is not None and type(label) is not self.kind:
@@ -194,7 +194,7 @@ class MultiChoice(_Labelled):
         self,
         name: str,
         estimates: list[Any],
-        aggregator: Any,  # noqa: ARG002
+        aggregator: Any,
     ) -> QuestionEstimate:
         if len(estimates) == 1:
             first = estimates[0]

@@ -67,7 +67,7 @@ class Ranged(MeasuredQuestion):
     def _candidates(self) -> Candidates:
         return [("frequencies", {"categories": len(self.edges)}, 1)]
 
-    def _precision(self, inner: Any, items: int, answers: int) -> Precision:  # noqa: ARG002
+    def _precision(self, inner: Any, items: int, answers: int) -> Precision:
         covariance = inner.estimator.uniform_covariance
         few = np.arange(1, inner.categories)
         # The variance of a sum of few shares, from one uniform message.
@@ -78,7 +78,7 @@ class Ranged(MeasuredQuestion):
             _USEFUL_CDF,
         )
 
-    def record(self, value: Any, strict: bool) -> float:  # noqa: ARG002
+    def record(self, value: Any, strict: bool) -> float:
         """The number within the bounds; nan for no answer. Python compares integers of any size."""
         if value is None:
             return math.nan
@@ -173,7 +173,7 @@ class Number(Ranged):
         """The ends, the middle, and no answer."""
         return [self.low, self.high, self.middle, None]
 
-    def _records(self, columns: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002
+    def _records(self, columns: Mapping[str, Rows], name: str, items: int) -> Rows:
         values = columns[name]
         with np.errstate(invalid="ignore"):
             place = np.floor((values - self.low) / (self.high - self.low) * self.bins)
@@ -221,7 +221,7 @@ class Count(Ranged):
             raise TypeError("whole numbers")
         return number
 
-    def _records(self, columns: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002
+    def _records(self, columns: Mapping[str, Rows], name: str, items: int) -> Rows:
         return np.where(np.isnan(columns[name]), self.most + 1, columns[name])
 
 
@@ -263,14 +263,14 @@ class Mean(Question):
         """The high end, the low one, and no answer."""
         return [("frequencies", {"categories": 3}, 1)]
 
-    def _precision(self, inner: Any, items: int, answers: int) -> Precision:  # noqa: ARG002
+    def _precision(self, inner: Any, items: int, answers: int) -> Precision:
         """Of half the difference of the ends; a set holds one of them, or both, or none."""
         rates = inner.sets.rates
         hit = rates.own + rates.other
         variance = min(hit, 2 - hit) / (2 * rates.gap) ** 2
         return Precision(variance, variance, _USEFUL_MEAN)
 
-    def _records(self, columns: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002
+    def _records(self, columns: Mapping[str, Rows], name: str, items: int) -> Rows:
         """The chances of the categories."""
         place = (columns[self.value] - self.measured.low) / (
             self.measured.high - self.measured.low
@@ -285,7 +285,7 @@ class Mean(Question):
         low = unit_interval(words) >= records[:, 0]
         return np.where(records[:, 2] > 0, 2.0, low)[:, None]
 
-    def _estimated(self, inner: Mechanism, records: Rows) -> Rows:  # noqa: ARG002
+    def _estimated(self, inner: Mechanism, records: Rows) -> Rows:
         return records
 
     def row_error(self, inner: Mechanism, records: Rows) -> tuple[Floats, Floats]:
@@ -311,7 +311,7 @@ class Mean(Question):
     def truth(
         self,
         columns: Mapping[str, Rows],
-        name: str,  # noqa: ARG002
+        name: str,
     ) -> Iterable[tuple[Any, float]]:
         """The mean of the numbers within the bounds."""
         values = columns[self.value]

@@ -60,7 +60,7 @@ class Question(ABC):
     def _records(self, columns: Mapping[str, Rows], name: str, items: int) -> Rows:
         """What the mechanism encodes, from the records of all columns; one of `items` items is drawn."""
 
-    def _drawn(self, records: Rows, words: Words) -> Rows:  # noqa: ARG002 (chances need the words)
+    def _drawn(self, records: Rows, words: Words) -> Rows:
         """What the mechanism encodes, where the records are chances."""
         return records
 
@@ -76,7 +76,7 @@ class Question(ABC):
     def _precision(self, inner: Any, items: int, answers: int) -> Precision:
         """How well each of so many messages tells."""
 
-    def _telling(self, inner: Any, answers: float) -> tuple[float, float]:  # noqa: ARG002 (only groups may be too few)
+    def _telling(self, inner: Any, answers: float) -> tuple[float, float]:
         """How many times these answers tell nine of ten items of one size, and how likely an item is told."""
         return 0.0, 1.0
 
@@ -104,7 +104,7 @@ class Question(ABC):
 class ColumnQuestion(Question, Column):
     """A question that has a column."""
 
-    def _records(self, columns: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002 (marks need the items)
+    def _records(self, columns: Mapping[str, Rows], name: str, items: int) -> Rows:
         return columns[name]
 
 

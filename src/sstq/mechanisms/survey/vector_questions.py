@@ -69,7 +69,7 @@ class Vector(MeasuredQuestion):
     def _candidates(self) -> Candidates:
         return [("frameunit", {"dim": self.dim, "clip": self.clip}, 1)]
 
-    def _precision(self, inner: Any, items: int, answers: int) -> Precision:  # noqa: ARG002
+    def _precision(self, inner: Any, items: int, answers: int) -> Precision:
         variance = inner.typical_error(answers).total * answers / inner.clip**2
         return Precision(variance / self.dim / 4, variance, 1.0)
 
@@ -79,7 +79,7 @@ class Vector(MeasuredQuestion):
         direction *= self.clip / np.linalg.norm(direction)
         return [direction, -direction, 10 * direction, None]
 
-    def record(self, value: Any, strict: bool) -> Floats:  # noqa: ARG002
+    def record(self, value: Any, strict: bool) -> Floats:
         """The vector; zero for a missing one and for one with nan."""
         vector = np.zeros(self.dim) if value is None else vector_of(value, self.dim)
         if vector is None:
@@ -94,7 +94,7 @@ class Vector(MeasuredQuestion):
         self,
         name: str,
         estimates: list[Any],
-        aggregator: Any,  # noqa: ARG002
+        aggregator: Any,
     ) -> QuestionEstimate:
         first = estimates[0]
         axes = tuple(map(str, self.items))
@@ -176,7 +176,7 @@ class By(Question):
             )
         ]
 
-    def _precision(self, inner: Any, items: int, answers: int) -> Precision:  # noqa: ARG002
+    def _precision(self, inner: Any, items: int, answers: int) -> Precision:
         """Of one coordinate of a group's mean, groups being alike: a sum over its share."""
         variance = (
             inner.typical_error(answers).total
@@ -196,7 +196,7 @@ class By(Question):
             beyond - limit
         )
 
-    def _records(self, columns: Mapping[str, Rows], name: str, items: int) -> Rows:  # noqa: ARG002
+    def _records(self, columns: Mapping[str, Rows], name: str, items: int) -> Rows:
         """The group and the vector; no answer with zero if either is missing."""
         group = columns[self.group]
         values = columns[self.value] - self.measured.middle
@@ -226,7 +226,7 @@ class By(Question):
         self,
         name: str,
         estimates: list[Any],
-        aggregator: Any,  # noqa: ARG002
+        aggregator: Any,
     ) -> QuestionEstimate:
         first = estimates[0]
         items = tuple(self.items)
