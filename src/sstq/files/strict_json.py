@@ -3,6 +3,9 @@
 import json
 from typing import Any, NoReturn
 
+JsonObject = dict[str, Any]
+"""An object of JSON: values by name."""
+
 
 def read_json(text: str | bytes, *, booleans: bool = False) -> Any:
     """Parse JSON text (UTF-8 if it is bytes); ValueError for anything else or ambiguous.

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sstq.aggregation.estimates import student
-from sstq.array_types import Bools
-from sstq.learning.features import Floats
+from sstq.array_types import Bools, Floats
 from sstq.mechanisms.subsets import HitLaw
 from sstq.mechanisms.survey.bands import last_accepted
 
@@ -40,14 +39,12 @@ class ClassAnswers:
     def accuracies(self) -> Floats:
         """The accuracy of each class; nan where the share of the class is not clearly above zero."""
         surely = self._shares_in_errors > _LEAST_SHARE_ERRORS
-        accuracies: Floats = np.where(surely, self._ratios, np.nan)
-        return accuracies
+        return np.where(surely, self._ratios, np.nan)
 
     @property
     def stderr(self) -> Floats:
         """The standard errors of the accuracies, to first order."""
-        errors: Floats = self._ratio_errors(self.accuracies) / self.shares
-        return errors
+        return self._ratio_errors(self.accuracies) / self.shares
 
     def interval(self, level: float) -> tuple[Floats, Floats]:
         """Return the ends of an interval for the accuracy of each class; 0 and 1 where its share is unclear."""
@@ -56,7 +53,7 @@ class ClassAnswers:
 
         def accepted(ratios: Floats) -> Bools:
             beyond = np.abs(self._ratios - ratios) * self.shares
-            return np.asarray((beyond <= z * self._ratio_errors(ratios)) | unclear)
+            return (beyond <= z * self._ratio_errors(ratios)) | unclear
 
         low, high = (
             np.where(
@@ -71,8 +68,7 @@ class ClassAnswers:
     @property
     def shares(self) -> Floats:
         """The share of each class."""
-        shares: Floats = np.add(self.outcomes[::2], self.outcomes[1::2])
-        return shares
+        return np.add(self.outcomes[::2], self.outcomes[1::2])
 
     @property
     def _shares_in_errors(self) -> Floats:
@@ -83,8 +79,7 @@ class ClassAnswers:
     def _ratios(self) -> Floats:
         """The accuracy of each class, of however few people; 0 of nobody."""
         share = np.where(self.shares > 0, self.shares, np.inf)
-        ratios: Floats = np.clip(np.array(self.outcomes[1::2]) / share, 0.0, 1.0)
-        return ratios
+        return np.clip(np.array(self.outcomes[1::2]) / share, 0.0, 1.0)
 
     def _ratio_errors(self, ratios: Floats) -> Floats:
         """The standard errors of right − r·(wrong + right), if these are the accuracies."""
@@ -104,5 +99,4 @@ class ClassAnswers:
         )
         variance = np.maximum(square - (of_wrong * wrong + of_right * right) ** 2, 0.0)
         degrees = self.count - 1 if self.count > 1 else np.nan
-        errors: Floats = np.sqrt(variance / degrees) / rates.gap
-        return errors
+        return np.sqrt(variance / degrees) / rates.gap

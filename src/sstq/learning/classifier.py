@@ -13,7 +13,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from sstq.array_types import Floats
 from sstq.checks import check_argument, check_number, check_option
+from sstq.files.strict_json import JsonObject
 from sstq.learning.cohorts import CohortEstimator
 from sstq.learning.directions import Basis, Weighted, fixed_basis, public_basis
 from sstq.learning.discriminant import (
@@ -25,7 +27,6 @@ from sstq.learning.discriminant import (
 )
 from sstq.learning.features import (
     FeatureMap,
-    Floats,
     apply_features,
     features_from_dict,
     features_to_dict,
@@ -188,7 +189,7 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         self._map = self.features
 
     @property
-    def _told(self) -> dict[str, Any]:
+    def _told(self) -> JsonObject:
         described = features_to_dict(self.features)
         require(
             described is not None or self.features is None,
@@ -198,7 +199,7 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
         return super()._told | {"features": described, "classes": classes}
 
     @classmethod
-    def options_from_dict(cls, options: dict[str, Any]) -> dict[str, Any]:
+    def options_from_dict(cls, options: JsonObject) -> dict[str, Any]:
         """Return the parameters, with the feature map of its description."""
         return options | {"features": features_from_dict(options["features"])}
 

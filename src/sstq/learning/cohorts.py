@@ -13,11 +13,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from sstq.aggregation import Aggregator, Estimate
+from sstq.array_types import Floats
+from sstq.files.strict_json import JsonObject
 from sstq.inputs.plain_numbers import plain_numbers
 from sstq.learning.features import (
     Columns,
     FeatureMap,
-    Floats,
     apply_features,
     listed_ranges,
     scaled_columns,
@@ -101,7 +102,7 @@ class CohortEstimator(BaseEstimator, Study):  # type: ignore[misc]
         """The parameters of the constructor, as scikit-learn lists them."""
         return dict(self.get_params(deep=False))
 
-    def options_to_dict(self) -> dict[str, Any]:
+    def options_to_dict(self) -> JsonObject:
         """Return the parameters as JSON values, with what `fit` knew of columns and classes."""
         self._begin_once()
         require(
@@ -113,7 +114,7 @@ class CohortEstimator(BaseEstimator, Study):  # type: ignore[misc]
         }
 
     @property
-    def _told(self) -> dict[str, Any]:
+    def _told(self) -> JsonObject:
         """What is known beyond the parameters, as JSON values."""
         public = self.public
         return {
@@ -138,11 +139,11 @@ class CohortEstimator(BaseEstimator, Study):  # type: ignore[misc]
         cohort: str,  # noqa: ARG002
         question: Any,
         aggregator: Aggregator[Estimate],
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """Keep the question and the estimate."""
         return _facts(question, aggregator.mean())
 
-    def follow(self, cohort: str, facts: dict[str, Any]) -> None:
+    def follow(self, cohort: str, facts: JsonObject) -> None:
         """Learn from the estimate."""
         question: Question = self._state.asked or Question.from_dict(facts["question"])  # type: ignore[assignment]
         estimate = estimate_from_dict(_ESTIMATES[type(question.mechanism)], facts)
@@ -193,7 +194,7 @@ class CohortEstimator(BaseEstimator, Study):  # type: ignore[misc]
         return checked
 
 
-def _facts(question: Question, estimate: Estimate) -> dict[str, Any]:
+def _facts(question: Question, estimate: Estimate) -> JsonObject:
     return {"question": question.to_dict(), **estimate_to_dict(estimate)}
 
 

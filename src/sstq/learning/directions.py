@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sstq.learning.features import FeatureMap, Floats, unit_rows
+from sstq.array_types import Floats
+from sstq.learning.features import FeatureMap, unit_rows
 
 # How fast the energy of classes falls along directions: principal directions, fixed cosines, any others.
 _PRINCIPAL_DECAY = 1.0
@@ -71,8 +72,7 @@ class Basis:
     def worth(self, noise: float, level: float) -> Floats:
         """The directions worth their noise, for a level of energy, times the roots of their shares of the length."""
         shares = length_shares(energy_profile(len(self.rows), self.decay, level), noise)
-        rows: Floats = self.rows[: len(shares)] * np.sqrt(shares)[:, None]
-        return rows
+        return self.rows[: len(shares)] * np.sqrt(shares)[:, None]
 
     def sent(self, rows: Floats) -> Weighted:
         """What belongs to the directions that a question has."""
@@ -124,8 +124,7 @@ def fixed_basis(features: FeatureMap, centre: Floats) -> Basis:
 
 def energy_profile(count: int, decay: float, level: float = 1.0) -> Floats:
     """A/j^decay for j = 1, …, count."""
-    profile: Floats = level * np.arange(1, count + 1, dtype=np.float64) ** -decay
-    return profile
+    return level * np.arange(1, count + 1, dtype=np.float64) ** -decay
 
 
 def length_shares(energies: Floats, noise: float) -> Floats:

@@ -9,8 +9,8 @@ from typing import Literal
 
 import numpy as np
 
+from sstq.array_types import Floats
 from sstq.learning.directions import Weighted, energy_level, energy_profile
-from sstq.learning.features import Floats
 from sstq.mechanisms.groupunit.group_estimates import GroupEstimate
 
 Form = Literal["nearest", "regression", "fisher"]
@@ -160,8 +160,7 @@ class Discriminant:
 
     def scores(self, rows: Floats) -> Floats:
         """The scores of unit features, (n, groups)."""
-        scores: Floats = rows @ self.coef.T + self.intercept
-        return scores
+        return rows @ self.coef.T + self.intercept
 
     def sharpness(self, accuracy: float) -> float:
         """The factor of the scores in the softmax at which the predicted accuracy is the given one, on average."""

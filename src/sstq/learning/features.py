@@ -14,14 +14,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sstq.array_types import Floats, Floats32
 from sstq.checks import check_argument, check_number, check_option
+from sstq.files.strict_json import JsonObject
 from sstq.inputs.arrays import as_vectors
 from sstq.inputs.bounds import read_ranges
 from sstq.inputs.plain_numbers import plain_numbers
 from sstq.kernels.threads import row_chunks
 from sstq.randomness import streams
 
-Floats = NDArray[np.float64]
 FeatureMap = Any
 """A callable, a fitted transformer, or None for examples that are features already."""
 
@@ -162,7 +163,7 @@ class GradientHistograms:
     def _cells(self) -> tuple[int, int]:
         return self.shape[-2] // self.cell, self.shape[-1] // self.cell
 
-    def __call__(self, X: ArrayLike) -> NDArray[np.float32]:
+    def __call__(self, X: ArrayLike) -> Floats32:
         """Compute the features of images, (n, …) with as many numbers as the shape has; nan in cells below zero."""
         values = as_vectors(X)
         if values.ndim < 2 or math.prod(values.shape[1:]) != math.prod(self.shape):
@@ -180,7 +181,7 @@ class GradientHistograms:
                 features[part] = self._of(images[part].astype(np.float32))
         return features.reshape(len(features), -1)
 
-    def _of(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _of(self, images: Floats32) -> Floats32:
         grey = images.mean(axis=1)
         across = np.zeros_like(grey)
         down = np.zeros_like(grey)
@@ -288,7 +289,7 @@ class FourierFeatures:
 _BUILT_IN = (Columns, Pixels, GradientHistograms, FourierFeatures)
 
 
-def features_to_dict(features: FeatureMap) -> dict[str, Any] | None:
+def features_to_dict(features: FeatureMap) -> JsonObject | None:
     """The description of a built-in map; None for a map that devices must provide themselves."""
     if not isinstance(features, _BUILT_IN):
         return None

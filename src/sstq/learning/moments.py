@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sstq.learning.features import Floats
+from sstq.array_types import Floats
 
 _REACH = 1.96  # normal, for 95 %
 Bounds = tuple[float, float, float]
@@ -22,10 +22,9 @@ def moment_dim(features: int) -> int:
 def symmetric_vectors(rows: Floats) -> Floats:
     """xxᵀ of every row as a vector of d(d + 1)/2 numbers, off-diagonal ones times √2 to keep the length."""
     first, second = np.triu_indices(rows.shape[1])
-    products: Floats = (
+    return (
         rows[:, first] * rows[:, second] * np.where(first == second, 1.0, math.sqrt(2))
     )
-    return products
 
 
 def symmetric(vector: Floats) -> Floats:

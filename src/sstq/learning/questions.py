@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sstq.accounting import Ledger
+from sstq.array_types import Floats, Ints
 from sstq.checks import check_number, check_option
+from sstq.files.strict_json import JsonObject
 from sstq.inputs.cells import cells_of
 from sstq.inputs.plain_numbers import plain_numbers
 from sstq.learning.features import (
     FeatureMap,
-    Floats,
     features_from_dict,
     features_to_dict,
     mapped_features,
@@ -206,7 +207,7 @@ class Question(Document):
             return np.asarray(2.0 ** np.arange(len(right)) @ right)[:, None]
         return np.where(labels < 0, np.nan, 2 * labels + right[0])[:, None]
 
-    def labels(self, y: ArrayLike | None, count: int) -> NDArray[np.int64]:
+    def labels(self, y: ArrayLike | None, count: int) -> Ints:
         """Return the index of each of `count` labels among the classes; -1 for any other label."""
         given = _one_per_row(y, count, "labels")
         return np.array(
@@ -263,7 +264,7 @@ class Question(Document):
             return super().purpose
         return f"question {hashlib.sha256(self.to_json().encode()).hexdigest()}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the document as JSON values."""
         content = {
             **vars(self),
@@ -274,13 +275,13 @@ class Question(Document):
         del content["_places"]
         if self.study is None:
             del content["study"]
-        document: dict[str, Any] = as_json(
+        document: JsonObject = as_json(
             {"format": _FORMAT, "version": _VERSION} | content
         )
         return document
 
     @classmethod
-    def read(cls, data: dict[str, Any]) -> Question:
+    def read(cls, data: JsonObject) -> Question:
         """Read a document of this format."""
         return cls(
             data["kind"],

@@ -13,9 +13,10 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sstq.aggregation import Estimate
+from sstq.array_types import Floats
 from sstq.checks import ArgumentError, check_argument, check_number
 from sstq.learning.cohorts import CohortEstimator
-from sstq.learning.features import Floats, apply_features
+from sstq.learning.features import apply_features
 from sstq.learning.moments import explained, moment_dim, symmetric
 from sstq.learning.questions import Kind, Question, checked_bounds
 from sstq.learning.report import RegressionReport

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sstq.aggregation import Estimate
+from sstq.array_types import Floats
 from sstq.learning.class_answers import ClassAnswers
 from sstq.learning.discriminant import Form
-from sstq.learning.features import Floats
 from sstq.mechanisms.frequencies import FrequencyEstimate
 from sstq.mechanisms.subsets import HitLaw
 from sstq.studies.results import StudyResult, share_of

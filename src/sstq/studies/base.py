@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from sstq.aggregation import Aggregator, Estimate
 from sstq.checks import ArgumentError, check_argument
-from sstq.files.strict_json import read_json
+from sstq.files.strict_json import JsonObject, read_json
 from sstq.messages.batch import Messages
 from sstq.randomness.streams import mix_seed
 from sstq.studies.kinds import Kinds
@@ -87,7 +87,7 @@ class _State:
     """
 
     identifier: str = field(default_factory=lambda: secrets.token_hex(16))
-    learned: list[dict[str, Any]] = field(default_factory=list)
+    learned: list[JsonObject] = field(default_factory=list)
     asked: Document | None = None
     people: int = 0
 
@@ -123,7 +123,7 @@ class Study(ABC):
         return self._state.identifier
 
     @property
-    def learned(self) -> list[dict[str, Any]]:
+    def learned(self) -> list[JsonObject]:
         """What each cohort told, in turn, as JSON values."""
         return self._state.learned
 
@@ -152,7 +152,7 @@ class Study(ABC):
     @abstractmethod
     def take(
         self, cohort: str, question: Any, aggregator: Aggregator[Estimate]
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """Return what the answers of a cohort tell, as JSON values, which are appended to `learned`."""
 
     @abstractmethod
@@ -173,15 +173,15 @@ class Study(ABC):
         """What the next cohort is asked about, for whoever runs the study; None if the study tells nothing."""
         return None
 
-    def follow(self, cohort: str, facts: dict[str, Any]) -> None:  # noqa: B027 (most studies leave it out)
+    def follow(self, cohort: str, facts: JsonObject) -> None:  # noqa: B027 (most studies leave it out)
         """Use what a cohort told, before it is appended to `learned`; called again for each after a restart."""
 
-    def options_to_dict(self) -> dict[str, Any]:
+    def options_to_dict(self) -> JsonObject:
         """Return the options as JSON values."""
         return self.options
 
     @classmethod
-    def options_from_dict(cls, options: dict[str, Any]) -> dict[str, Any]:
+    def options_from_dict(cls, options: JsonObject) -> dict[str, Any]:
         """Return the arguments of the constructor, from `options_to_dict`."""
         return options
 
@@ -285,7 +285,7 @@ class Study(ABC):
         self._keep(self.take(self.cohorts_left[0], self.asked, aggregator))
         return self
 
-    def _keep(self, facts: dict[str, Any]) -> None:
+    def _keep(self, facts: JsonObject) -> None:
         # What a subclass returns is JSON: a restart must not change it.
         facts = json.loads(json.dumps(facts, allow_nan=False))
         self.follow(self.cohorts_left[0], facts)

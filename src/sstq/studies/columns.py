@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from sstq.aggregation import Aggregator, Estimate
+from sstq.array_types import Floats
 from sstq.checks import check_argument
+from sstq.files.strict_json import JsonObject
 from sstq.inputs.cells import cells_of
 from sstq.inputs.single_vectors import LARGEST
 from sstq.mechanisms.survey import Number, Survey
 from sstq.messages.batch import Messages
 from sstq.studies.base import Study, StudyPlan, register_study
-from sstq.studies.bins import Floats
 from sstq.studies.questions import Question, register_question, require
 from sstq.studies.range import Range
 from sstq.studies.results import BoundsResult
@@ -177,7 +178,7 @@ class ColumnRange(Range):
 
     def take(
         self, cohort: str, question: Any, aggregator: Aggregator[Estimate]
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """Keep the ends of what is surely there, or the ends that leave few people beyond."""
         result: Any = aggregator.mean()
         ends = {}

@@ -7,13 +7,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sstq.aggregation import Estimate
+from sstq.files.strict_json import JsonObject
 
 Kind = TypeVar("Kind", bound=Estimate)
 
 
-def estimate_to_dict(estimate: Estimate) -> dict[str, Any]:
+def estimate_to_dict(estimate: Estimate) -> JsonObject:
     """The fields of an estimate of unnamed coordinates; None for what is not known."""
-    values: dict[str, Any] = as_json(
+    values: JsonObject = as_json(
         {
             field.name: getattr(estimate, field.name)
             for field in fields(estimate)
@@ -23,7 +24,7 @@ def estimate_to_dict(estimate: Estimate) -> dict[str, Any]:
     return values
 
 
-def estimate_from_dict(kind: type[Kind], facts: dict[str, Any]) -> Kind:
+def estimate_from_dict(kind: type[Kind], facts: JsonObject) -> Kind:
     """The estimate of this kind, from its fields among others."""
     arguments: dict[str, Any] = {}
     for field in fields(kind):

@@ -12,6 +12,7 @@ import numpy as np
 
 from sstq.aggregation import Aggregator, Estimate
 from sstq.checks import check_number, check_option
+from sstq.files.strict_json import JsonObject
 from sstq.mechanisms import FrameUnit, Frequencies, Mechanism
 from sstq.mechanisms.registry import from_document
 from sstq.mechanisms.survey import Survey
@@ -136,12 +137,12 @@ class Panel(Study):
         self.ask("1", 1)
 
     @classmethod
-    def options_from_dict(cls, options: dict[str, Any]) -> dict[str, Any]:
+    def options_from_dict(cls, options: JsonObject) -> dict[str, Any]:
         """Return the arguments, with the mechanism of its JSON."""
         given = {name: value for name, value in options.items() if name != "epsilon"}
         return given | {"mechanism": from_document(options["mechanism"])}
 
-    def options_to_dict(self) -> dict[str, Any]:
+    def options_to_dict(self) -> JsonObject:
         """Write the mechanism as its JSON."""
         return self.options | {
             "mechanism": json.loads(self.options["mechanism"].to_json())
@@ -170,7 +171,7 @@ class Panel(Study):
         cohort: str,  # noqa: ARG002
         question: Any,  # noqa: ARG002
         aggregator: Aggregator[Estimate],
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """Keep the estimate of every item, and its standard error; None for what nobody told."""
         if not aggregator.count:
             return {"people": 0, "items": []}

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from sstq.array_types import Floats
 from sstq.checks import check_option
 from sstq.mechanisms.survey.question_estimates import NO_ANSWER
-from sstq.studies.results import Floats, StudyResult
+from sstq.studies.results import StudyResult
 from sstq.studies.smoothing import Smoothed, smooth_together
 
 _JUMP_WINDOW = 3

@@ -20,7 +20,7 @@ import numpy as np
 from sstq.accounting import Ledger
 from sstq.accounting.ledger import check_local, ledger_price
 from sstq.checks import ArgumentError, check_argument
-from sstq.files.strict_json import read_json
+from sstq.files.strict_json import JsonObject, read_json
 from sstq.mechanisms import Mechanism
 from sstq.mechanisms.answers import answer as encode_or_substitute
 from sstq.mechanisms.answers import encode_files
@@ -56,12 +56,12 @@ class Document(ABC):
         raise ValueError("files do not answer this study; its people call take_part")
 
     @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the document as JSON values."""
 
     @classmethod
     @abstractmethod
-    def read(cls, data: dict[str, Any]) -> Document:
+    def read(cls, data: JsonObject) -> Document:
         """Read a document of this format; what is missing or of a wrong type may raise any error."""
 
     def to_json(self) -> str:
@@ -197,7 +197,7 @@ class Question(Document):
         """Return one private message per value."""
         return self.encode(values, rng)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the document as JSON values."""
         values = {
             field.name: getattr(self, field.name)
@@ -208,7 +208,7 @@ class Question(Document):
         return head | values | {"mechanism": json.loads(self.mechanism.to_json())}
 
     @classmethod
-    def read(cls, data: dict[str, Any]) -> Question:
+    def read(cls, data: JsonObject) -> Question:
         """Read a document of any registered kind."""
         form = data.get("format"), data.get("version")
         wanted = f"the document must be of format {FORMAT!r}, version {VERSION}, got {form!r}"

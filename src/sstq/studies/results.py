@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq.aggregation import Estimate, Region
 from sstq.aggregation.estimates import data_frame
+from sstq.array_types import Floats
 from sstq.studies.bins import visible
-
-Floats = NDArray[np.float64]
 
 
 class StudyResult(ABC):

@@ -13,9 +13,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from sstq.array_types import Floats, Ints
 
 # Variances of the drift and sizes of a jump, relative to the error of one period. Small drifts, around a twentieth of
 # that error, are the likeliest; but three in ten curves may have any, up to several errors per period: without these a
@@ -59,7 +58,7 @@ class _Models(NamedTuple):
     """
 
     drift: Floats
-    at: NDArray[np.int64]
+    at: Ints
     size: Floats
     prior: Floats
 
@@ -124,7 +123,7 @@ def _places_by_others(raw: Floats, stderr: Floats) -> Floats:
     others = (1 - bound / len(raw)) * evidence.sum(axis=0) - evidence
     likely = np.log(anywhere) + others
     likely = np.apply_along_axis(_likely, 1, likely)
-    return np.asarray((1 - _WITH_OTHERS) * anywhere + _WITH_OTHERS * likely)
+    return (1 - _WITH_OTHERS) * anywhere + _WITH_OTHERS * likely
 
 
 def _likely(log: Floats) -> Floats:

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sstq.accounting.bounds import check_delta
 from sstq.aggregation import Aggregator, Estimate
+from sstq.array_types import Ints
 from sstq.checks import check_argument, check_number, check_option
+from sstq.files.strict_json import JsonObject
 from sstq.mechanisms import Frequencies
 from sstq.messages.batch import Messages
 from sstq.studies.base import Study, StudyPlan, register_study
@@ -117,7 +118,7 @@ class WordsQuestion(Question):
         prefixes = {tuple(row): place for place, row in enumerate(self.prefixes)}
         return words, prefixes, len(self.prefixes[0]) if self.prefixes else 0
 
-    def held(self, values: Sequence[Any]) -> NDArray[np.int64]:
+    def held(self, values: Sequence[Any]) -> Ints:
         """The category of each value; what is no string, or has no category of its own, is something else."""
         category = cache(self._category)
         other = self.mechanism.categories - 1
@@ -270,7 +271,7 @@ class Words(Study):
 
     def take(
         self, cohort: str, question: Any, aggregator: Aggregator[Estimate]
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """Keep what may be there, and how often messages hit the strings that are complete."""
         people = aggregator.count
         rates = question.mechanism.sets.rates

@@ -9,9 +9,10 @@ from itertools import zip_longest
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sstq.studies.results import Floats, StudyResult, share_of
+from sstq.array_types import Floats, Ints
+from sstq.files.strict_json import JsonObject
+from sstq.studies.results import StudyResult, share_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,7 +47,7 @@ class WordsResult(StudyResult):
     @classmethod
     def from_cohorts(
         cls,
-        cohorts: Sequence[dict[str, Any]],
+        cohorts: Sequence[JsonObject],
         public: int,
         epsilon: float,
         false_share: float,
@@ -150,8 +151,8 @@ def _chance(shares: Floats, factors: Floats, scatter: Floats, other: Floats) -> 
 
 
 def _found(
-    chance: Floats, group: NDArray[np.int64], tested: Sequence[int], false_share: float
-) -> NDArray[np.int64]:
+    chance: Floats, group: Ints, tested: Sequence[int], false_share: float
+) -> Ints:
     """Which strings are not there by chance, of all that were tested (Benjamini and Hochberg, with weights).
 
     Strings belong to groups: public candidates, those that the first cohort found, the second, … Each group gets half
