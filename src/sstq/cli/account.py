@@ -144,12 +144,11 @@ def _show_ledger(path: Path) -> None:
     from sstq.accounting import Ledger
 
     ledger = Ledger(path)
-    facts = [
-        (name, repr(getattr(ledger, name)))
-        for name in ("epsilon", "spent", "remaining")
-    ]
+    facts = {
+        name: repr(getattr(ledger, name)) for name in ("epsilon", "spent", "remaining")
+    }
     cap = "none" if ledger.round_cap is None else repr(ledger.round_cap)
-    show_facts(str(path), [*facts, ("round cap", cap), ("rounds", len(ledger.entries))])
+    show_facts(str(path), facts | {"round cap": cap, "rounds": len(ledger.entries)})
     if ledger.entries:
         rows = [[one.round_id, repr(one.epsilon), one.time] for one in ledger.entries]
         show_table(

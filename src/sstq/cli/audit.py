@@ -44,21 +44,16 @@ def exact(spec: Path = _SPEC, seed: int | None = _SEED) -> None:
     how_many = "all" if check.complete else f"a sample of {check.cells}"
     show_facts(
         str(spec),
-        [
-            ("mechanism", mechanism.name),
-            *_exact_facts(audit),
-            (
-                "encoder follows the integers",
-                check.problem or f"yes, in {check.situations} situations",
-            ),
-            (
-                "outcomes tried in each",
-                f"{how_many}, at both ends of their words and within",
-            ),
-            ("largest ratio met", f"{float(check.ratio):.12g}"),
-            ("random words per message", check.words),
-            ("digest", mechanism.digest()),
-        ],
+        {
+            "mechanism": mechanism.name,
+            **_exact_facts(audit),
+            "encoder follows the integers": check.problem
+            or f"yes, in {check.situations} situations",
+            "outcomes tried in each": f"{how_many}, at both ends of their words and within",
+            "largest ratio met": f"{float(check.ratio):.12g}",
+            "random words per message": check.words,
+            "digest": mechanism.digest(),
+        },
     )
     if check.problem or not audit.holds:
         complain(
@@ -97,13 +92,13 @@ def empirical(
         ],
         caption=f"likely, unlikely: how many of {audit.tested} messages fell into the event. All bounds hold together.",
     )
-    facts: Facts = [
-        ("epsilon stated", repr(audit.epsilon)),
-        ("epsilon is at least", f"{audit.lower_bound:.4g}"),
-        ("largest epsilon that these messages can show", f"{audit.reach:.4g}"),
-        ("violation", "FOUND" if audit.violation else "none found"),
-        ("probability of a false alarm at most", f"{audit.alpha:g}"),
-    ]
+    facts: Facts = {
+        "epsilon stated": repr(audit.epsilon),
+        "epsilon is at least": f"{audit.lower_bound:.4g}",
+        "largest epsilon that these messages can show": f"{audit.reach:.4g}",
+        "violation": "FOUND" if audit.violation else "none found",
+        "probability of a false alarm at most": f"{audit.alpha:g}",
+    }
     show_facts("verdict", facts)
     if audit.reach <= audit.epsilon:
         warn(
@@ -153,7 +148,11 @@ def verify(
     belongs = "not asked" if mechanism is None else f"yes, digest {mechanism.digest()}"
     show_facts(
         str(certificate),
-        [("valid", "yes"), ("of this mechanism", belongs), *_exact_facts(audit)],
+        {
+            "valid": "yes",
+            "of this mechanism": belongs,
+            **_exact_facts(audit),
+        },
     )
 
 
@@ -161,13 +160,13 @@ COMMANDS = (exact, empirical, certify, verify)
 
 
 def _exact_facts(audit: "ExactAudit") -> Facts:
-    return [
-        ("epsilon stated, per message", repr(audit.epsilon)),
-        ("epsilon of one message is at least", audit.lower),
-        ("epsilon of one message is at most", audit.upper),
-        ("messages per person", audit.messages),
-        ("epsilon per person, without a shuffler", f"at most {audit.total!r}"),
-        ("largest ratio, exactly", audit.ratio),
-        ("within e^epsilon", "yes, in rational arithmetic" if audit.holds else "NO"),
-        ("law", f"{audit.law.kind}, size {audit.law.to_dict()['size']}"),
-    ]
+    return {
+        "epsilon stated, per message": repr(audit.epsilon),
+        "epsilon of one message is at least": audit.lower,
+        "epsilon of one message is at most": audit.upper,
+        "messages per person": audit.messages,
+        "epsilon per person, without a shuffler": f"at most {audit.total!r}",
+        "largest ratio, exactly": audit.ratio,
+        "within e^epsilon": "yes, in rational arithmetic" if audit.holds else "NO",
+        "law": f"{audit.law.kind}, size {audit.law.to_dict()['size']}",
+    }

@@ -134,11 +134,14 @@ def create(
     if made.shuffling is not None:
         link = f"{made.shuffling.url}/{link.rpartition('/')[2]}&shuffler-key={made.shuffling.key}"
         check_shuffler(made, name, link, url, token)
-    facts: Facts = [("campaign", f"{url.rstrip('/')}/{name}"), ("link", link)]
+    facts: Facts = {
+        "campaign": f"{url.rstrip('/')}/{name}",
+        "link": link,
+    }
     if made.stage is not None:
-        facts.append(("first stage", made.stage.name))
-    facts.append(("digest", made.digest))
-    show_facts("campaign", facts + _tokens(tokens))
+        facts["first stage"] = made.stage.name
+    facts["digest"] = made.digest
+    show_facts("campaign", facts | _tokens(tokens))
 
 
 def list_(token: str = _TOKEN, url: str = _URL) -> None:
@@ -414,7 +417,7 @@ def _confirm_end(closes: Any, yes: bool) -> None:
 
 
 def _tokens(answer: dict[str, Any]) -> Facts:
-    return [
-        (field.replace("_", " "), answer.get(field))
+    return {
+        field.replace("_", " "): answer.get(field)
         for field in ("send_token", "read_token")
-    ]
+    }

@@ -49,18 +49,15 @@ def clip(
     choice = suggest_clip(norms, shared, clients or people.count)
     show_facts(
         f"For a mean of {clients or people.count:,} clients",
-        [
-            ("clip", f"{choice.clip:.4g}"),
-            ("vectors clipped", f"{100 * choice.clipped:.3g} %"),
-            (
-                "error of the mean",
-                f"{choice.error:.4g} (bias at most {choice.bias:.4g}, noise {choice.noise:.4g})",
-            ),
-            *(
-                (f"quantile {q:g} of the norms", f"{np.quantile(norms, q):.4g}")
+        {
+            "clip": f"{choice.clip:.4g}",
+            "vectors clipped": f"{100 * choice.clipped:.3g} %",
+            "error of the mean": f"{choice.error:.4g} (bias at most {choice.bias:.4g}, noise {choice.noise:.4g})",
+            **{
+                f"quantile {q:g} of the norms": f"{np.quantile(norms, q):.4g}"
                 for q in (0.5, 0.9)
-            ),
-        ],
+            },
+        },
     )
     if choice.note:
         warn(choice.note)

@@ -92,9 +92,12 @@ def _cell(text: str) -> object:
 def show_study(url: str, name: str, token: str, status: dict[str, Any]) -> None:
     """Print how far a study is, and what it knows."""
     study = status["study"]
-    facts: Facts = [("name", name), ("state", study["state"])]
-    facts += [(field, study[field]) for field in _SHOWN]
-    facts += [(field, status[field]) for field in ("received", "covered", "released")]
+    facts: Facts = {
+        "name": name,
+        "state": study["state"],
+    }
+    facts |= {field: study[field] for field in _SHOWN}
+    facts |= {field: status[field] for field in ("received", "covered", "released")}
     show_facts("study", facts)
     rows = [_stage_row(stage) for stage in study["stages"]]
     columns = ("stage", "asked", "people", "received", "state", "epsilon")

@@ -191,50 +191,40 @@ def taken_by(name: str) -> "Mapping[str, Parameter]":
 def describe_mechanism(mechanism: "Mechanism", clients: int | None = None) -> Facts:
     """Return facts about a mechanism as names and values; with clients, also about the error of their mean."""
     allowed = mechanism.clients_allowed
-    return [
-        ("mechanism", mechanism.name),
-        ("epsilon", f"{mechanism.epsilon!r}"),
-        ("bits per message", mechanism.message_bits),
-        *(
+    return {
+        "mechanism": mechanism.name,
+        "epsilon": f"{mechanism.epsilon!r}",
+        "bits per message": mechanism.message_bits,
+        **(
             _errors(mechanism, mechanism.clients or clients)
             if mechanism.input.has_clip
-            else []
+            else {}
         ),
-        ("epsilon spent, rounded up", f"{mechanism.privacy_loss()!r}"),
-        (
-            "exact",
-            "yes, integer by integer"
-            if mechanism.exact
-            else "no, up to floating point",
+        "epsilon spent, rounded up": f"{mechanism.privacy_loss()!r}",
+        "exact": (
+            "yes, integer by integer" if mechanism.exact else "no, up to floating point"
         ),
-        *several_messages(mechanism),
-        ("unbiased", _UNBIASED[mechanism.unbiased]),
-        (
-            "clients for which these frames suffice",
-            f"up to {allowed:,} in a round" if allowed else None,
+        **several_messages(mechanism),
+        "unbiased": _UNBIASED[mechanism.unbiased],
+        "clients for which these frames suffice": (
+            f"up to {allowed:,} in a round" if allowed else None
         ),
-        ("in python", f"sstq.{mechanism!r}"),
-        ("digest", mechanism.digest()),
-    ]
+        "in python": f"sstq.{mechanism!r}",
+        "digest": mechanism.digest(),
+    }
 
 
 def _errors(mechanism: "Mechanism", clients: int | None) -> Facts:
     """The errors of means of typical vectors of norm clip."""
     error = mechanism.typical_error()
     clip = mechanism.clip
-    facts: Facts = [
-        (
-            "error of one client",
-            f"{math.sqrt(error.total) / clip:.4g} of clip (typical vector)",
-        )
-    ]
+    facts: Facts = {
+        "error of one client": f"{math.sqrt(error.total) / clip:.4g} of clip (typical vector)",
+    }
     if clients is not None:
         total = mechanism.typical_error(clients).total
-        facts.append(
-            (
-                f"error of the round of {clients:,}",
-                f"{math.sqrt(total) / clip:.4g} of clip",
-            )
+        facts[f"error of the round of {clients:,}"] = (
+            f"{math.sqrt(total) / clip:.4g} of clip"
         )
     if mechanism.clients is None:
         tenth = (0.1 * clip) ** 2
@@ -246,22 +236,22 @@ def _errors(mechanism: "Mechanism", clients: int | None) -> Facts:
         elif "clients" in taken_by(mechanism.name):
             # With frames for so many clients; one in ten more than the error of many frames needs.
             needed += f"; pass --clients {math.ceil(1.1 * error.total / tenth)} instead"
-        facts.append(("clients for an error of 10 %", needed))
+        facts["clients for an error of 10 %"] = needed
     return facts
 
 
 def several_messages(mechanism: "Mechanism") -> Facts:
     """Return the totals of several messages per person; empty for one message."""
     if mechanism.messages == 1:
-        return []
+        return {}
     without = (
         f"{mechanism.bundle_epsilon:g} ({mechanism.messages} x {mechanism.epsilon:g})"
     )
-    return [
-        ("messages per person", mechanism.messages),
-        ("bits per person", mechanism.messages * mechanism.message_bits),
-        ("epsilon per person without a shuffler", without),
-    ]
+    return {
+        "messages per person": mechanism.messages,
+        "bits per person": mechanism.messages * mechanism.message_bits,
+        "epsilon per person without a shuffler": without,
+    }
 
 
 def privacy_of(simulated: bool) -> str:

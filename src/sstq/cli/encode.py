@@ -77,15 +77,15 @@ def encode(
     with progress("Encoding", people.count * shared.messages) as advance:
         messages = encode_files(shared, people, seed, report=report, advance=advance)
         total = write_messages(output, messages, by)
-    facts = [
-        ("messages", total),
-        ("bits per message", shared.message_bits),
-        ("digest", shared.digest()),
-        *several_messages(shared),
-        ("file bytes", output.stat().st_size),
-        ("private", privacy_of(simulated=seed is not None)),
-        ("public labels", by),
-    ]
+    facts = {
+        "messages": total,
+        "bits per message": shared.message_bits,
+        "digest": shared.digest(),
+        **several_messages(shared),
+        "file bytes": output.stat().st_size,
+        "private": privacy_of(simulated=seed is not None),
+        "public labels": by,
+    }
     show_facts(str(output), facts, verbose=verbose)
     if by is not None:
         note(

@@ -63,12 +63,12 @@ def inspect(
         facts = (_inspect_state if start.startswith(b"PK") else _inspect_messages)(
             path, shared
         )
-    digest = str(dict(facts)["digest"])
-    simulated = dict(facts).get("randomness") == _SEED
+    digest = str(facts["digest"])
+    simulated = facts.get("randomness") == _SEED
     matches = shared is not None and digest == shared.digest()
     if shared is not None:
-        facts.append(("matches the mechanism", matches))
-        facts.append(("private", privacy_of(simulated) if matches else None))
+        facts["matches the mechanism"] = matches
+        facts["private"] = privacy_of(simulated) if matches else None
     show_facts(str(path), facts, verbose=verbose)
     if simulated:
         warn("NOT PRIVATE: simulated with a seed")
@@ -100,20 +100,19 @@ def _inspect_messages(path: Path, shared: "Mechanism | None") -> Facts:
         verified = shared is not None and shared.digest() == info.digest
         for messages in opened.read(shared) if shared and verified else ():
             advance(len(messages))
-    return [
-        ("kind", f"messages, {info.kind}, version {info.version}"),
-        ("messages", info.count),
-        ("bits per message", info.message_bits),
-        ("file bytes", path.stat().st_size),
-        ("randomness", _SEED if info.simulated else _SECRET),
-        (
-            "checksums",
+    return {
+        "kind": f"messages, {info.kind}, version {info.version}",
+        "messages": info.count,
+        "bits per message": info.message_bits,
+        "file bytes": path.stat().st_size,
+        "randomness": _SEED if info.simulated else _SECRET,
+        "checksums": (
             "verified"
             if verified
-            else "of the messages: pass --mechanism to verify them",
+            else "of the messages: pass --mechanism to verify them"
         ),
-        ("digest", info.digest),
-    ]
+        "digest": info.digest,
+    }
 
 
 def _inspect_state(path: Path, shared: "Mechanism | None") -> Facts:
@@ -123,18 +122,13 @@ def _inspect_state(path: Path, shared: "Mechanism | None") -> Facts:
     if shared is not None and info.digest == shared.digest():
         # Loading refuses a state that this mechanism cannot have.
         shared.load_aggregator(path)
-    return [
-        ("kind", f"aggregator's state, version {info.version}"),
-        ("messages", info.count),
-        ("files", info.files),
-        ("rows", str(info.rows)),
-        (
-            "randomness",
-            _UNKNOWN
-            if info.simulated is None
-            else _SEED
-            if info.simulated
-            else _SECRET,
+    return {
+        "kind": f"aggregator's state, version {info.version}",
+        "messages": info.count,
+        "files": info.files,
+        "rows": str(info.rows),
+        "randomness": (
+            _UNKNOWN if info.simulated is None else _SEED if info.simulated else _SECRET
         ),
-        ("digest", info.digest),
-    ]
+        "digest": info.digest,
+    }

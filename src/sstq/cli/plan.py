@@ -91,11 +91,18 @@ def plan(
         dim, clients, epsilon, target_error=target_error, rounds=rounds, **goal
     )
     verdict = chosen.verdict()
-    show_facts("Plan", [("verdict", verdict.summary), *_facts(chosen)], verbose=verbose)
+    show_facts(
+        "Plan",
+        {
+            "verdict": verdict.summary,
+            **_facts(chosen),
+        },
+        verbose=verbose,
+    )
     if not verdict.feasible:
-        remedies = [
-            (str(one), f"--{one.argument} {one.value!r}") for one in verdict.remedies
-        ]
+        remedies = {
+            str(one): f"--{one.argument} {one.value!r}" for one in verdict.remedies
+        }
         show_facts("Each of these would be feasible instead", remedies)
         raise ValueError(
             f"infeasible: signal-to-noise {verdict.signal_to_noise:.3g}; no mechanism is written"
@@ -109,32 +116,27 @@ def _facts(chosen: "Plan") -> Facts:
     mechanism = chosen.mechanism
     shuffled = chosen.request.trust == "shuffler"
     of_classes = chosen.request.classes is not None
-    facts: Facts = [
-        ("mechanism", f"{chosen.label}, {chosen.bits} bits per message"),
-        ("total epsilon per person", _total_epsilon(chosen)),
-        (
-            "epsilon if the shuffler cheats",
-            safe_figure(mechanism.bundle_epsilon) if shuffled else None,
+    facts: Facts = {
+        "mechanism": f"{chosen.label}, {chosen.bits} bits per message",
+        "total epsilon per person": _total_epsilon(chosen),
+        "epsilon if the shuffler cheats": (
+            safe_figure(mechanism.bundle_epsilon) if shuffled else None
         ),
-        *(_of_classes(chosen) if of_classes else _of_a_mean(chosen)),
-        ("total bytes", chosen.total_bytes),
-    ]
+        **(_of_classes(chosen) if of_classes else _of_a_mean(chosen)),
+        "total bytes": chosen.total_bytes,
+    }
     if shuffled and not of_classes:
-        facts += [
-            ("bytes per person", chosen.total_bytes // chosen.clients),
-            ("instead: trust nobody", f"{chosen.local_error:.3g} of clip"),
-            (
-                "instead: trust the server",
-                f"{chosen.central_error:.3g} of clip, Gaussian noise",
-            ),
-        ]
+        facts |= {
+            "bytes per person": chosen.total_bytes // chosen.clients,
+            "instead: trust nobody": f"{chosen.local_error:.3g} of clip",
+            "instead: trust the server": f"{chosen.central_error:.3g} of clip, Gaussian noise",
+        }
     built = f"sstq.{mechanism!r}"
     simulated = chosen.python()
-    return [
-        *facts,
-        ("mechanism in python", built),
-        ("simulate in python", simulated if simulated != built else None),
-    ]
+    facts["mechanism in python"] = built
+    if simulated != built:
+        facts["simulate in python"] = simulated
+    return facts
 
 
 def _total_epsilon(chosen: "Plan") -> str:
@@ -153,36 +155,21 @@ def _of_classes(chosen: "Plan") -> Facts:
     """How well a classifier tells classes apart."""
     # A class mean of norm 1 is as long as the noise of so many directions, for any data.
     most = math.floor(chosen.noise**-2)
-    return [
-        (
-            "noise per coordinate of a class mean",
-            f"{chosen.noise:.3g} (features have norm 1)",
-        ),
-        (
-            "directions worth their noise",
-            f"about {chosen.mechanism.dim:,}, at most {most:,}",
-        ),
-        (
-            "likely to beat the most frequent class",
-            f"while it has less than {chosen.useful_below:.0%} of the people",
-        ),
-        (
-            "unlikely to beat it",
-            f"where it has more than {chosen.useless_above:.0%} of the people",
-        ),
-        ("chance if classes are equally frequent", f"{chosen.chance:.2f}"),
-        ("people", f"{chosen.clients:,}"),
-    ]
+    return {
+        "noise per coordinate of a class mean": f"{chosen.noise:.3g} (features have norm 1)",
+        "directions worth their noise": f"about {chosen.mechanism.dim:,}, at most {most:,}",
+        "likely to beat the most frequent class": f"while it has less than {chosen.useful_below:.0%} of the people",
+        "unlikely to beat it": f"where it has more than {chosen.useless_above:.0%} of the people",
+        "chance if classes are equally frequent": f"{chosen.chance:.2f}",
+        "people": f"{chosen.clients:,}",
+    }
 
 
 def _of_a_mean(chosen: "Plan") -> Facts:
     """The error of a mean, and how it was planned."""
-    return [
-        (
-            "error of the mean",
-            f"{chosen.error:.3g} of clip (bias {chosen.bias:.3g} of clip)",
-        ),
-        ("people per round", f"{chosen.clients:,}"),
-        ("computed", chosen.solved_for),
-        ("why", chosen.explanation),
-    ]
+    return {
+        "error of the mean": f"{chosen.error:.3g} of clip (bias {chosen.bias:.3g} of clip)",
+        "people per round": f"{chosen.clients:,}",
+        "computed": chosen.solved_for,
+        "why": chosen.explanation,
+    }

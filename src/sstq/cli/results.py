@@ -90,7 +90,7 @@ def _show(
         name: value for name, value in summary.items() if not isinstance(value, dict)
     }
     facts |= {name: safe_figure(facts[name]) for name in _BUDGETS}
-    show_facts(str(folder), [*facts.items()], verbose=verbose)
+    show_facts(str(folder), facts, verbose=verbose)
     *_, table = files
     rows = files[table]
     show_rows(

@@ -169,15 +169,15 @@ def _show_sent(
         warn(
             f"{share:.0f} % of the vectors are longer than clip = {mechanism.clip:g} and were scaled down"
         )
-    facts: Facts = [
-        ("campaign", client.campaign.name),
-        ("messages acknowledged", sent),
-        ("bits per message", mechanism.message_bits),
-        ("epsilon per message", f"{mechanism.epsilon!r}"),
-        *several_messages(mechanism),
-        ("public key of the collector", client.key),
-        ("epsilon left in the ledger", ledger and repr(ledger.remaining)),
-    ]
+    facts: Facts = {
+        "campaign": client.campaign.name,
+        "messages acknowledged": sent,
+        "bits per message": mechanism.message_bits,
+        "epsilon per message": f"{mechanism.epsilon!r}",
+        **several_messages(mechanism),
+        "public key of the collector": client.key,
+        "epsilon left in the ledger": ledger and repr(ledger.remaining),
+    }
     show_facts("sent", facts)
 
 

@@ -136,7 +136,7 @@ def plan(file: Path = _FILE, people: int = _PEOPLE) -> None:
     rows = [(name, f"{count:,}") for name, count in planned.cohorts.items()]
     show_facts(
         f"{people:,} people",
-        [*_total(study.options["epsilon"]), (planned.of, planned.error)],
+        _total(study.options["epsilon"]) | {planned.of: planned.error},
     )
     show_table("", ("cohort", "people"), rows, caption="")
     if not planned.works:
@@ -144,7 +144,9 @@ def plan(file: Path = _FILE, people: int = _PEOPLE) -> None:
 
 
 def _total(epsilon: float) -> Facts:
-    return [("total epsilon per person", f"{epsilon:g}")]
+    return {
+        "total epsilon per person": f"{epsilon:g}",
+    }
 
 
 def question(

@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-Facts = list[tuple[str, object]]
+Facts = dict[str, object]
 # Of facts, a terminal shows so many unless all are asked for.
 _FIRST = 5
 # Of rows, so many are shown, or so many of each question; the mean and the quartiles of a number come before its bins.
@@ -64,17 +64,18 @@ def _say(head: str, head_style: str, text: str, style: str) -> None:
 def flattened(value: Any, name: str = "") -> Facts:
     """The names and values in nested JSON."""
     if isinstance(value, list) and not any(isinstance(part, dict) for part in value):
-        return [(name, ", ".join(map(str, value)))]
+        return {name: ", ".join(map(str, value))}
     if not isinstance(value, dict | list):
-        return [(name, value)]
+        return {name: value}
     parts = value.items() if isinstance(value, dict) else enumerate(value, 1)
-    return [
-        fact for key, part in parts for fact in flattened(part, f"{name} {key}".strip())
-    ]
+    facts: Facts = {}
+    for key, part in parts:
+        facts |= flattened(part, f"{name} {key}".strip())
+    return facts
 
 
 def show_facts(
-    title: str, facts: Sequence[tuple[str, object]], *, verbose: bool = True
+    title: str, facts: Mapping[str, object], *, verbose: bool = True
 ) -> None:
     """Print names and values on stdout, except for empty values (None or an empty string).
 
@@ -82,7 +83,7 @@ def show_facts(
     """
     shown = [
         [name.replace("_", " "), text]
-        for name, value in facts
+        for name, value in facts.items()
         if (text := _in_words(value))
     ]
     more = 0 if verbose or not _stdout().is_terminal else max(0, len(shown) - _FIRST)
