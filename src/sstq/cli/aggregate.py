@@ -66,8 +66,6 @@ def aggregate(
 
     Example: sstq aggregate day1.sstq day2.sstq --mechanism mechanism.json --output result
     """
-    from sstq.aggregation.counts import known_simulated
-
     shared = read_mechanism(mechanism)
     _check_options(shared, by, state)
     tables = counts or query is not None
@@ -93,10 +91,7 @@ def aggregate(
     if repeated:
         note(f"{repeated} of {len(messages)} files were already counted and skipped")
     means = {label: part.mean() for label, part in sums.of.items()}
-    simulated = known_simulated(
-        any(mean.simulated for mean in means.values()), sums.sources
-    )
-    report(shared, means, by, simulated, output, verbose)
+    report(shared, means, by, sums.sources, output, verbose)
     if plot is not None:
         from sstq.plots.estimates import draw_means
 

@@ -34,15 +34,17 @@ def report(
     mechanism: "Mechanism",
     means: "Mapping[str, Estimate]",
     by: str | None,
-    simulated: bool | None,
+    sources: set[str],
     folder: Path,
     verbose: bool,
 ) -> None:
     """Write and print the results: one mean, of the label "", or one per label of the column `by`."""
+    from sstq.aggregation.counts import known_simulated
     from sstq.files.atomic import write_files
 
     noted = [label for label in sorted(means) if means[label].note]
     count = sum(mean.count for mean in means.values())
+    simulated = known_simulated(any(mean.simulated for mean in means.values()), sources)
     if by is None:
         files = means[""].files()
         described = means[""].summary()

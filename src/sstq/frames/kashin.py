@@ -203,7 +203,8 @@ def represent(
     """
     schedule = recipe.schedule(frame)
     if isinstance(frame, HadamardFrame) and frame.rounds == 1:
-        places = frame.columns, frame.signs, frame.size
+        columns, signs, _ = frame.mixing
+        places = columns, signs, frame.size
         t, residuals = kernels.kashin_pick(x, *places, schedule, picks, certify=certify)
     else:
         t = np.empty(

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -134,22 +134,25 @@ class HadamardFrame(Frame):
         if self.rounds not in (1, 2, 3):
             raise ValueError(f"rounds must be 1, 2 or 3, got {self.rounds}")
 
-    @cached_property
+    @property
     def columns(self) -> Ints:
         """With one round, the places of the d coordinates among the N inputs of the transform, ascending."""
-        return streams.choose(self.seed, "columns", self.dim, self.size)
-
-    @property
-    def _places(self) -> Ints | slice:
-        """The columns; with more rounds the coordinates come first."""
-        return slice(self.dim) if self.rounds > 1 else self.columns
+        return np.asarray(self.mixing[0])
 
     @cached_property
-    def _later_signs(self) -> list[Floats32]:
-        return [
+    def mixing(self) -> tuple[Any, Floats32, list[Floats32]]:
+        """The places of the d coordinates, their signs, and those of all inputs in later rounds.
+
+        With one round the places are chosen; with more the coordinates come first.
+        """
+        later = [
             streams.signs(self.seed, f"signs{k}", self.size)
             for k in range(2, self.rounds + 1)
         ]
+        signs = self.signs
+        if later:
+            return slice(self.dim), signs, later
+        return streams.choose(self.seed, "columns", self.dim, self.size), signs, later
 
     @property
     def _analysis_scale(self) -> float:
@@ -165,20 +168,17 @@ class HadamardFrame(Frame):
         """Return the least-norm coefficients y = U x of each row."""
         y = np.zeros((len(x), self.size), dtype=x.dtype)
         scale = self._analysis_scale
-        y[:, self._places] = x * self.signs
-        transform_rounds(y, self._later_signs)
+        places, signs, later = self.mixing
+        y[:, places] = x * signs
+        transform_rounds(y, later)
         y *= scale
         return y
 
     def synthesize(self, y: Reals) -> Reals:
         """Return the vectors x = (d/N)·Uᵀy of each row."""
-        places = self._places
-        signs = self.signs
+        places, signs, later = self.mixing
         scale = self.synthesis_scale
-        x = (
-            transform_rounds(np.array(y, order="C"), self._later_signs[::-1])[:, places]
-            * signs
-        )
+        x = transform_rounds(np.array(y, order="C"), later[::-1])[:, places] * signs
         x *= scale
         return x
 
@@ -209,7 +209,7 @@ class HadamardFrame(Frame):
         (H·D₂·H)_ji = Σ_k D₂_k·H_k,(j⊕i) depends on j ⊕ i alone, so that sums of squares over rows or over columns are
         dyadic convolutions, products under the transform.
         """
-        entries = self._later_signs[0].astype(np.float64)
+        entries = self.mixing[2][0].astype(np.float64)
         kernels.hadamard_transform(entries)
         squares = (entries * self._analysis_scale) ** 2
         kernels.hadamard_transform(squares)

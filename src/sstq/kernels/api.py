@@ -349,10 +349,14 @@ def accumulate(
     _check_range("index", index, len(state))
     _check_range("code", code, len(table))
     increments = np.insert(table, 0, 1, axis=1)
+    none = np.empty(0, dtype=np.uint32)
+    add = _kernel("sums.add_messages", state, none, none, increments)
     for part in row_chunks(len(index), _COST_OF_A_MESSAGE):
-        messages = index[part].astype(np.uint32), code[part].astype(np.uint32)
-        _kernel("sums.add_messages", state, *messages, increments)(
-            state, *messages, increments
+        add(
+            state,
+            index[part].astype(np.uint32),
+            code[part].astype(np.uint32),
+            increments,
         )
 
 
