@@ -144,7 +144,7 @@ def test_lists_with_nulls_or_of_other_lengths_and_columns_of_one_name_are_refuse
             )
     twice = pyarrow.table([[0], [1], [5]], names=["code", "index", "index"])
     with pytest.raises(
-        ValueError, match="columns must have each name once, got index several times"
+        ValueError, match="must have every column once, got several called 'index'"
     ):
         MECHANISM.aggregator().update_counts(twice, [1])
 
@@ -164,11 +164,11 @@ GOOD = {"code": [0, 3], "index": [1, 15]}
         (GOOD, ["1", "2"], "counts must hold integers without nulls"),
         (GOOD, [True, False], "counts must hold integers without nulls"),
         (GOOD, [1], "code must have as many rows as counts, 1, got 2"),
-        (GOOD, "messages", "got none named messages"),
+        (GOOD, "messages", "got none called messages"),
         (
             {"code": [0, 3]},
             [1, 1],
-            "columns must have code, index, got none named index",
+            "must have the columns code, index, got none called index",
         ),
         (
             GOOD | {"code": [0, 4]},

@@ -154,7 +154,7 @@ def test_wrong_tables_are_refused_by_name(files):
     m = ("-m", files / "m.json")
     out = ("-o", files / "x")
     for text, options, words, code in (
-        ("code,index\n0,0\n", (), "got none named messages", 1),
+        ("code,index\n0,0\n", (), "got none called messages", 1),
         (
             "code,index,messages\n0,0,-1\n",
             (),

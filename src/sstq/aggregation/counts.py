@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from sstq.array_types import Ints
 from sstq.checks import check_option
-from sstq.inputs.tables import column_names
+from sstq.inputs.tables import check_header, column_names
 from sstq.messages.layouts import Column, Layout
 
 COUNT = "messages"
@@ -46,17 +46,7 @@ def read_counts(
 ) -> tuple[tuple[Column, ...], Ints]:
     """Return the fields of the messages and their numbers; ValueError for anything that cannot be counts of them."""
     names = layout.names + ([counts] if isinstance(counts, str) else [])
-    given = column_names(table)
-    missing = [name for name in names if name not in given]
-    if missing:
-        raise ValueError(
-            f"columns must have {', '.join(names)}, got none named {', '.join(missing)}"
-        )
-    twice = [name for name in names if given.count(name) > 1]
-    if twice:
-        raise ValueError(
-            f"columns must have each name once, got {twice[0]} several times"
-        )
+    check_header("a table of counts", names, column_names(table))
     numbers = table[counts] if isinstance(counts, str) else counts
     times = _integers(numbers, "counts", 1)[:, 0]
     if len(times) and not 0 <= times.min() <= times.max() <= MOST_MESSAGES:

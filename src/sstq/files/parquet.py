@@ -21,12 +21,17 @@ def import_pyarrow() -> Any:
 
 
 @contextmanager
-def open_parquet(file: BinaryIO) -> Iterator[Any]:
-    """Open a file as Parquet; ValueError if it cannot be read, now or later in the block."""
+def open_parquet(file: BinaryIO | str) -> Iterator[Any]:
+    """Open a file, or the file of that name, as Parquet; ValueError if it cannot be read, now or later in the block."""
     pyarrow = import_pyarrow()
     try:
-        yield pyarrow.parquet.ParquetFile(file, page_checksum_verification=True)
+        # It closes what it has opened itself.
+        with pyarrow.parquet.ParquetFile(
+            file, page_checksum_verification=True
+        ) as table:
+            yield table
     except (OSError, pyarrow.ArrowException) as error:
+        name = file if isinstance(file, str) else file.name
         raise ValueError(
-            f"{file.name} is truncated, damaged or not a Parquet file: {error}"
+            f"{name} is truncated, damaged or not a Parquet file: {error}"
         ) from error

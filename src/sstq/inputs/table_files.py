@@ -39,13 +39,13 @@ def open_table(
 
 def _open_parquet(name: str, columns: Mapping[str, Column]) -> PeopleFile:
     names = tuple(columns)
-    with open(name, "rb") as file, open_parquet(file) as table:
+    with open_parquet(name) as table:
         check_header(name, names, table.schema_arrow.names)
         count = int(table.metadata.num_rows)
 
     def read(size: int) -> Read:
         few = -(-size // _SIZE_OF_A_VALUE)
-        with open(name, "rb") as file, open_parquet(file) as table:
+        with open_parquet(name) as table:
             for batch in table.iter_batches(batch_size=few, columns=list(names)):
                 values = {column: batch.column(column) for column in names}
                 yield Columns(values), batch.num_rows, None

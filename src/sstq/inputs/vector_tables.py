@@ -160,7 +160,7 @@ def _open_parquet(name: str, wanted: VectorColumns) -> PeopleFile:
     by = wanted.by
     # What a column holds may be one person's doing: on a device, every list is one, and every column has numbers.
     is_list = arrays.is_any_arrow_list if wanted.answering else arrays.is_arrow_list
-    with open(name, "rb") as file, open_parquet(file) as table:
+    with open_parquet(name) as table:
         count = int(table.metadata.num_rows)
         schema = table.schema_arrow
         lists = [
@@ -188,7 +188,7 @@ def _open_parquet(name: str, wanted: VectorColumns) -> PeopleFile:
 
     def read(size: int) -> Read:
         row = 0
-        with open(name, "rb") as file, open_parquet(file) as table:
+        with open_parquet(name) as table:
             for batch in table.iter_batches(
                 batch_size=size, columns=columns if by is None else [*columns, by]
             ):

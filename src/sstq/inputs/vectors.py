@@ -98,7 +98,7 @@ class Vectors(Input):
         rows = rng.standard_normal((count, self.dim)) * (
             self.clip / 2 / np.sqrt(self.dim)
         )
-        return {"X": rows if self.scaling is None else self.scaling.outward(rows)}
+        return {"X": self.outward(rows)}
 
     def extremes(self, rng: np.random.Generator) -> dict[str, Held]:
         """Structured vectors of norm clip, a short one and zero."""
@@ -107,10 +107,7 @@ class Vectors(Input):
             for name, rows in structured_vectors(self.dim, rng).items()
         }
         vectors |= {"short": _SHORT * vectors["gaussian"], "zero": np.zeros(self.dim)}
-        return {
-            name: {"X": x if self.scaling is None else self.scaling.outward(x)}
-            for name, x in vectors.items()
-        }
+        return {name: {"X": self.outward(x)} for name, x in vectors.items()}
 
     def refused(self) -> list[Held]:
         """Vectors with nan, infinity or masks, of other shapes and types, and integers that a float would round."""

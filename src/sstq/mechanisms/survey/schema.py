@@ -118,7 +118,7 @@ def is_identifier(name: str) -> bool:
 
 
 def _kinds_of_parquet(name: str) -> dict[str, str]:
-    with open(name, "rb") as file, open_parquet(file) as table:
+    with open_parquet(name) as table:
         return {field.name: _kind(field.type) for field in table.schema_arrow}
 
 
