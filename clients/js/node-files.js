@@ -4,7 +4,7 @@
 // LEDGER.made stays beside a ledger for ever, so that one that was deleted does not come back as a new budget.
 
 import { readlinkSync, realpathSync } from "node:fs";
-import { access, open, readFile, readlink, rename, symlink, unlink } from "node:fs/promises";
+import { access, open, readFile, readlink, rename, stat, symlink, unlink } from "node:fs/promises";
 import { hostname } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 
@@ -62,6 +62,9 @@ export function fileStorage(kind, name, fail) {
   }
 
   async function replace(text) {
+    const known = await stat(place).catch(unlessMissing);
+    if (kind === "ledger" && known?.nlink > 1)
+      fail(kind, `the ledger ${place} has another name, a hard link, which would keep the budget of before; delete that`);
     const part = `${place}.part`, file = await open(part, "w", 0o600);
     await file.writeFile(text);
     await file.sync();

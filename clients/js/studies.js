@@ -5,7 +5,7 @@
 
 import { Mechanism, SstqError, canonical } from "./sstq.js";
 
-const LARGEST = 1e100, BINS = 240, MOST_LETTERS = 100, FINE = 64, DOUBLINGS = 60;
+const LARGEST = 1e100, BINS = 240, MOST_LETTERS = 100, LONGEST_WORD = 1000, FINE = 64, DOUBLINGS = 60;
 
 const fail = (message, code = "document") => {
   throw new SstqError(code, message);
@@ -90,8 +90,10 @@ class WordsQuestion {
     const { words, prefixes, step, longest } = data;
     this.spelling = new Spelling(data.alphabet, data.case);
     const { size } = this.spelling;
-    const areWords = Array.isArray(words) && words.every((word) => this.spelling.normalised(word) === word);
-    must(areWords && words.every((word) => word !== null) && areDistinct(words), "words must be normalised strings");
+    // Whoever publishes a longer one would choose how long devices take.
+    const isShort = (word) => typeof word === "string" && [...word].length <= LONGEST_WORD;
+    const areWords = Array.isArray(words) && words.every((word) => isShort(word) && this.spelling.normalised(word) === word);
+    must(areWords && areDistinct(words), `words must be normalised strings of up to ${LONGEST_WORD} letters`);
     must(Array.isArray(prefixes) && prefixes.every(Array.isArray), "prefixes must be lists");
     must(new Set(prefixes.map((row) => row.length)).size <= 1, "prefixes must be of one length");
     must(prefixes.flat().every((symbol) => isInteger(symbol, 1, size - 1)), "prefixes must be of symbols");

@@ -222,6 +222,19 @@ def test_a_link_has_the_same_lock(path):
     assert not lock_of(link).exists()
 
 
+def test_a_hard_link_is_no_second_budget(path):
+    ledger = Ledger(path, epsilon=1.0)
+    ledger.spend(0.5, "a")
+    other = path.with_name("other")
+    other.hardlink_to(path)
+    for name in (path, other):
+        with pytest.raises(LedgerDamaged, match="has another name, a hard link"):
+            Ledger(name).spend(0.25, "b")
+    other.unlink()
+    ledger.spend(0.25, "b")
+    assert ledger.spent == 0.75
+
+
 # Damage
 
 

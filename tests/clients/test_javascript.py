@@ -137,4 +137,4 @@ def test_a_person_answers_one_stage_of_a_study_once():
 
 
 def test_studies_are_answered_as_in_the_library():
-    assert run_tests("studies.test.js") == 8
+    assert run_tests("studies.test.js") == 9

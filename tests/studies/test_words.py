@@ -155,6 +155,7 @@ def document(more=0, **changes):
         ({"words": ["tea", "tea"]}, "words must be different normalised strings"),
         ({"words": "tea"}, "words must be different normalised strings"),
         ({"words": [None]}, "words must be different normalised strings"),
+        ({"words": ["a" * 1001]}, "strings of up to 1000 letters"),
         ({"prefixes": [[20, 5, 1], [20, 5]]}, "prefixes must be lists of one length"),
         ({"prefixes": [[20, 5, 1], [20, 5, 1]]}, "prefixes must be different"),
         ({"prefixes": [[20, 0, 1]]}, "prefixes must be of symbols"),
@@ -174,7 +175,7 @@ def document(more=0, **changes):
     ],
 )
 def test_documents_out_of_bounds_are_refused(changes, problem):
-    Question.from_dict(document())
+    Question.from_dict(document(words=["a" * 1000]))
     with pytest.raises(ValueError, match=problem):
         Question.from_dict(document(**changes))
 
@@ -363,6 +364,7 @@ def test_behind_a_shuffler_all_must_have_answered():
         ({"alphabet": "A"}, "alphabet must be letters that normalisation keeps"),
         ({"case": "upper"}, "case must be 'lower' or 'keep'"),
         ({"candidates": [3]}, "candidates must be strings"),
+        ({"candidates": ["a" * 1001]}, "must be strings of up to 1000 letters"),
         ({"trust": "nobody"}, "trust must be 'local' or 'shuffler'"),
         ({"epsilon": 0}, "epsilon must be a number in"),
     ],

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { mkdtemp, readFile, readlink, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { link, mkdtemp, readFile, readlink, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -238,6 +238,10 @@ test("links to a ledger are no further budgets, whether it was there before them
       assert.equal(await ledger.spent(), 1.5);
       await assert.rejects(ledger.spend(1, name), refused("ledger", /more than is left/));
     }
+    await link(place, join(folder, "hard"));
+    for (const name of [place, join(folder, "hard")])
+      await assert.rejects((await Ledger.open(name, { epsilon: 2 })).spend(0.5, "b"), refused("ledger", /a hard link/));
+    await rm(join(folder, "hard"));
     await (await Ledger.open(late, { epsilon: 2 })).spend(0.5, "b");
     assert.equal(await (await Ledger.open(place, { epsilon: 2 })).spent(), 2);
   }));

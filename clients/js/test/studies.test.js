@@ -65,6 +65,14 @@ test("documents are refused as a whole, and so is a price above the person's", a
   await assert.rejects(answer(document, "a"), /mostEpsilon must be/);
 });
 
+test("nobody can publish a word of which normalisation takes long", () => {
+  const document = JSON.parse(cases.find((one) => JSON.parse(one.document).words?.length).document);
+  const named = (word) => new Question({ ...document, words: [word, ...document.words.slice(1)] });
+  assert.equal(named("a".repeat(1000)).held("a".repeat(1000)), 0);
+  for (const word of ["a".repeat(1001), "\u0301\u0323".repeat(1000)])
+    assert.throws(() => named(word), /words must be normalised strings of up to 1000 letters/);
+});
+
 test("a ledger is charged once per study, before anything is drawn", async () => {
   const spent = [];
   const ledger = { spend: async (epsilon, purpose) => void spent.push([epsilon, purpose]) };

@@ -72,8 +72,9 @@ class Ledger:
     whole history is at most e^Σε, history by history.
 
     The terms are fixed when the file is created; opening it with others is an error. A damaged, cut-off or foreign file
-    is an error, and so is a missing one while its lock file ``<path>.lock`` says that there was one. The owner can
-    delete both or put back an older copy: the ledger guards against mistakes and greedy servers, not against its owner.
+    is an error, and so is a missing one while its lock file ``<path>.lock`` says that there was one. Nothing is spent
+    while the file has a second name (a hard link), which would be a second budget. The owner can delete file and lock
+    or put back an older copy: the ledger guards against mistakes and greedy servers, not against its owner.
 
     Args:
         path: the file; created, readable by its owner only, if it does not exist. Its folder must.
@@ -171,6 +172,11 @@ class Ledger:
             )
         with self._locked():
             entries = self.entries
+            if self.path.stat().st_nlink > 1:
+                raise LedgerDamaged(
+                    f"{self.path}: the ledger has another name, a hard link, which would keep the budget of before; "
+                    "delete that"
+                )
             for paid in entries:
                 if paid.round_id == name:
                     raise RoundAlreadySpent(

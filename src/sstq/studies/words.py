@@ -30,6 +30,8 @@ _FIRST = 3
 _STEP = 2
 _LONGEST = 64
 _MOST_WORDS = 1 << 16
+# The letters of a string with a category of its own: whoever publishes longer ones would choose how long devices take.
+_MOST_LETTERS = 1000
 # A message of so many categories has 37 bits. With sets of so many members a million messages take less than a minute.
 _MOST_CATEGORIES = 1 << 19
 _WIDEST_SET = 1 << 15
@@ -70,12 +72,14 @@ class WordsQuestion(Question):
         """Check the fields."""
         spelling = self.spelling
         texts = isinstance(self.words, list) and all(
-            isinstance(word, str) and spelling.normalised(word) == word
+            isinstance(word, str)
+            and len(word) <= _MOST_LETTERS
+            and spelling.normalised(word) == word
             for word in self.words
         )
         require(
             texts and len(set(self.words)) == len(self.words),
-            "words must be different normalised strings",
+            f"words must be different normalised strings of up to {_MOST_LETTERS} letters",
         )
         rows = isinstance(self.prefixes, list) and all(
             isinstance(row, list) for row in self.prefixes
@@ -216,7 +220,8 @@ class Words(Study):
     ) -> None:
         self.spelling = Spelling(alphabet, case)
         texts = [self.spelling.normalised(one) for one in candidates]
-        require(None not in texts, "candidates must be strings")
+        fine = all(text is not None and len(text) <= _MOST_LETTERS for text in texts)
+        require(fine, f"candidates must be strings of up to {_MOST_LETTERS} letters")
         require(
             len(texts) <= _MOST_WORDS,
             f"candidates must be at most {_MOST_WORDS:,} strings, got {len(texts):,}",
