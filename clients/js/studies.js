@@ -5,7 +5,7 @@
 
 import { Mechanism, SstqError, canonical } from "./sstq.js";
 
-const LARGEST = 1e100, BINS = 240, MOST_LETTERS = 100, LONGEST_WORD = 1000, FINE = 64, DOUBLINGS = 60;
+const LARGEST = 1e100, BINS = 240, MOST_LETTERS = 100, FINE = 64, DOUBLINGS = 60;
 
 const fail = (message, code = "document") => {
   throw new SstqError(code, message);
@@ -90,10 +90,8 @@ class WordsQuestion {
     const { words, prefixes, step, longest } = data;
     this.spelling = new Spelling(data.alphabet, data.case);
     const { size } = this.spelling;
-    // Whoever publishes a longer one would choose how long devices take.
-    const isShort = (word) => typeof word === "string" && [...word].length <= LONGEST_WORD;
-    const areWords = Array.isArray(words) && words.every((word) => isShort(word) && this.spelling.normalised(word) === word);
-    must(areWords && areDistinct(words), `words must be normalised strings of up to ${LONGEST_WORD} letters`);
+    const isWord = (word) => [...String(word)].length <= 1000 && word !== null && this.spelling.normalised(word) === word;
+    must(Array.isArray(words) && words.every(isWord) && areDistinct(words), "words must be short normalised strings");
     must(Array.isArray(prefixes) && prefixes.every(Array.isArray), "prefixes must be lists");
     must(new Set(prefixes.map((row) => row.length)).size <= 1, "prefixes must be of one length");
     must(prefixes.flat().every((symbol) => isInteger(symbol, 1, size - 1)), "prefixes must be of symbols");
@@ -105,7 +103,7 @@ class WordsQuestion {
     this.words = new Map(words.map((word, i) => [word, i]));
     this.prefixes = new Map(prefixes.map((row, i) => [String(row), i]));
     this.length = prefixes.length ? prefixes[0].length : 0;
-    // No longer string has a category of its own: normalisation makes one letter of four or fewer, in quadratic time.
+    // No longer string has its own category: normalisation makes one letter of four, in quadratic time.
     const mostLetters = 8 * words.reduce((most, word) => Math.max(most, word.length), longest);
     Object.assign(this, { step, longest, mostLetters, other: categories - 1 });
   }
