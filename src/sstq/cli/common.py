@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,6 +94,15 @@ def check_usage() -> Iterator[None]:
 def given(**options: Any) -> dict[str, Any]:
     """The options that are not None."""
     return {name: value for name, value in options.items() if value is not None}
+
+
+def take_only(options: Iterable[str], taken: Collection[str], when: str) -> None:
+    """Refuse an option that would be ignored."""
+    from sstq.checks import ArgumentError
+
+    for name in options:
+        if name not in taken:
+            raise ArgumentError(name, f"must be left out {when}")
 
 
 def split(columns: str | None) -> list[str] | None:

@@ -22,6 +22,7 @@ from sstq.cli.common import (
     required,
     save_picture,
     split,
+    take_only,
     write_text,
 )
 from sstq.cli.terminal import Facts, note, show_facts, show_rows, show_table
@@ -80,7 +81,7 @@ def new(
 
     Example: sstq study new year.json --kind panel --mechanism survey.json
     """
-    from inspect import signature
+    from inspect import Parameter, signature
 
     from sstq.checks import ArgumentError, check_option
     from sstq.studies import Panel, Range, Words
@@ -105,12 +106,12 @@ def new(
         periods=periods,
         period=period,
     )
-    _, *taken = signature(make.__init__).parameters.values()
-    for name in options.keys() - {parameter.name for parameter in taken}:
-        raise ArgumentError(name, f"must be left out with --kind {kind}")
-    for parameter in taken:
-        if parameter.default is parameter.empty and parameter.name not in options:
-            raise ArgumentError(parameter.name, f"must be given with --kind {kind}")
+    _, *parameters = signature(make.__init__).parameters.values()
+    taken = {each.name: each.default for each in parameters}
+    take_only(options, taken, f"with --kind {kind}")
+    for name, default in taken.items():
+        if default is Parameter.empty and name not in options:
+            raise ArgumentError(name, f"must be given with --kind {kind}")
     if candidates is not None:
         options["candidates"] = candidates.read_text(encoding="utf-8").splitlines()
     if delta is not None:
@@ -138,7 +139,7 @@ def plan(file: Path = _FILE, people: int = _PEOPLE) -> None:
         f"{people:,} people",
         _total(study.options["epsilon"]) | {planned.of: planned.error},
     )
-    show_table("", ("cohort", "people"), rows, caption="")
+    show_table("", ("cohort", "people"), rows)
     if not planned.works:
         raise ValueError(f"the study cannot work: {planned.problem}")
 

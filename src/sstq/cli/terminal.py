@@ -93,7 +93,10 @@ def show_facts(
 
 
 def show_table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], caption: str
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    caption: str = "",
 ) -> None:
     """Print a table on stdout; the caption is for terminals only."""
     _show(title, columns, [[_in_words(cell) for cell in row] for row in rows], caption)

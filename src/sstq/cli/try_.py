@@ -1,6 +1,5 @@
 """`sstq try`: encodes a file, estimates, and compares with the truth."""
 
-from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from sstq.cli.common import (
     option,
     read_bounds,
     read_mechanism,
+    take_only,
 )
 from sstq.cli.terminal import note, show_table
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 # The options of each way to try.
-_OF_MECHANISM = ("--private-group", "--columns", "--no-header")
-_OF_WORDS = ("--epsilon", "--words", "--longest")
-_OF_NAME = ("--epsilon", "--name", "--clip", "--bounds", "--columns", "--no-header")
+_OF_MECHANISM = ("groups", "columns", "no_header")
+_OF_WORDS = ("epsilon", "column", "longest")
+_OF_NAME = ("epsilon", "mechanism", "clip", "bounds", "columns", "no_header")
 
 
 def try_(
@@ -70,38 +70,31 @@ def try_(
 
     Example: sstq try people.csv --mechanism survey.json
     """
-    typed = {
-        "--epsilon": epsilon,
-        "--name": mechanism,
-        "--private-group": groups,
-        "--clip": clip,
-        "--bounds": bounds,
-        "--columns": columns,
-        "--no-header": no_header or None,
-        "--words": column,
-        "--longest": longest,
-    }
+    typed = given(
+        epsilon=epsilon,
+        mechanism=mechanism,
+        groups=groups,
+        clip=clip,
+        bounds=bounds,
+        columns=columns,
+        no_header=no_header or None,
+        column=column,
+        longest=longest,
+    )
     names = chosen(columns, no_header)
     if spec is not None:
-        _take_only(typed, _OF_MECHANISM, "with --mechanism")
+        take_only(typed, _OF_MECHANISM, "with --mechanism")
         _show(_with_mechanism(read_mechanism(spec), vectors, names, groups))
         return
     if epsilon is None:
         raise WrongUsage("pass --epsilon, or --mechanism FILE")
     if column is not None:
-        _take_only(typed, _OF_WORDS, "with --words")
+        take_only(typed, _OF_WORDS, "with --words")
         _try_words(vectors, epsilon, column, longest)
         return
-    _take_only(typed, _OF_NAME, "without --mechanism and --words")
+    take_only(typed, _OF_NAME, "without --mechanism and --words")
     name = mechanism or "frameunit"
     _show(_with_name(name, vectors, epsilon, clip, bounds, names))
-
-
-def _take_only(typed: Mapping[str, object], taken: Collection[str], when: str) -> None:
-    """Refuse an option that would be ignored."""
-    for flag, value in typed.items():
-        if value is not None and flag not in taken:
-            raise WrongUsage(f"{flag} must be left out {when}")
 
 
 def _with_mechanism(
@@ -158,7 +151,7 @@ def _show(trial: "Simulation") -> None:
         (label, f"{value:.5g}", f"{float(f'{stderr:.2g}'):g}", f"{true:.5g}")
         for label, value, stderr, true in trial.rows()
     ]
-    show_table(title, ("column", "estimate", "±", "true"), table, caption="")
+    show_table(title, ("column", "estimate", "±", "true"), table)
     _conclude(
         trial,
         f"error {trial.error:.3g}, predicted {trial.predicted_error:.3g}{trial.clip_note}",
@@ -213,7 +206,6 @@ def _try_words(table: Path, epsilon: float, column: str, longest: int | None) ->
         f"words of {len(texts):,} people",
         ("string", "share", "±", "true"),
         rows,
-        caption="",
     )
     note(f"total ε = {epsilon:g} per person; {plan.of}: {plan.error:.2%}")
     note(result.note)

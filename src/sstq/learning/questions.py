@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -85,7 +86,6 @@ class Question(Document):
     bounds: Bounds | None = None
     scores: Sequence[Scores] = ()
     study: str | None = None
-    _places: dict[Any, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.study is not None:
@@ -108,7 +108,7 @@ class Question(Document):
             f"scores must be given exactly to judge them, got {judged} for {kind!r}",
         )
         self._check_arrays()
-        object.__setattr__(self, "_places", self._places_of_labels())
+        self._check_labels()
 
     @property
     def _groups(self) -> int:
@@ -133,8 +133,8 @@ class Question(Document):
             limits = f"numbers up to {_LARGEST:g} in magnitude, here an array of shape {shape}"
             require(fine, f"directions, centre and scores must be {limits}")
 
-    def _places_of_labels(self) -> dict[Any, int]:
-        """The place of every label; ValueError unless they are as many as the message or the scores tell apart."""
+    def _check_labels(self) -> None:
+        """Refuse labels unless they are as many as the message or the scores tell apart."""
         groups = self._groups
         if self.kind in ("check", "recall"):
             outcomes = 2 ** len(self.scores) if self.kind == "check" else 2 * groups
@@ -150,12 +150,15 @@ class Question(Document):
             )
             groups = 0
         labels = [plain_label(label) for label in self.classes]
-        places = {label: place for place, label in enumerate(labels)}
         require(
-            len(places) == len(labels) == groups,
+            len(self._places) == len(labels) == groups,
             f"classes must be {groups} different labels, got {labels!r}",
         )
-        return places
+
+    @cached_property
+    def _places(self) -> dict[Any, int]:
+        """The place of every label."""
+        return {plain_label(label): place for place, label in enumerate(self.classes)}
 
     @property
     def _width(self) -> int:
@@ -247,14 +250,10 @@ class Question(Document):
         except Exception:
             # Nothing was drawn yet. One by one, whatever cannot be used is no example.
             source = None if rng is None else np.random.default_rng(rng)
-            several = len(pairs) > 1
+            if len(pairs) == 1:
+                return self.encode([], None, source)
             return Messages.concatenate(
-                [
-                    self.encode_each([pair], source)
-                    if several
-                    else self.encode([], None, source)
-                    for pair in pairs
-                ]
+                [self.encode_each([pair], source) for pair in pairs]
             )
 
     @property
@@ -266,18 +265,16 @@ class Question(Document):
 
     def to_dict(self) -> JsonObject:
         """Return the document as JSON values."""
-        content = {
-            **vars(self),
+        content: JsonObject = {"format": _FORMAT, "version": _VERSION}
+        content |= {field.name: getattr(self, field.name) for field in fields(self)}
+        content |= {
             "mechanism": json.loads(self.mechanism.to_json()),
             "features": features_to_dict(self.features),
             "classes": list(self._places),
         }
-        del content["_places"]
         if self.study is None:
             del content["study"]
-        document: JsonObject = as_json(
-            {"format": _FORMAT, "version": _VERSION} | content
-        )
+        document: JsonObject = as_json(content)
         return document
 
     @classmethod

@@ -97,7 +97,8 @@ class Panel(Study):
     """Follow answers over time: each person answers once, in a period drawn before looking, with the whole ε.
 
     The server has an estimate per period, and smooths (`sstq.studies.smoothing`). The result is there from the first
-    period on. A period in which nobody answered has no estimate of its own.
+    period on. A period in which nobody answered has no estimate of its own. To simulate it, pass one list per period:
+    what everybody holds then, people in the same order.
 
     Args:
         mechanism: a `Survey`, `Frequencies` or `FrameUnit`, asked in every period.
@@ -214,17 +215,6 @@ class Panel(Study):
         problem = "" if works else "even all periods together are too few people"
         of = f"the error of one {self.options['period']} before smoothing, which leaves about a third of it"
         return StudyPlan(people, sizes, error, of, problem)
-
-    def simulate(
-        self, values: Sequence[Any], rng: int | np.random.Generator | None = None
-    ) -> PanelResult:
-        """Return the result of a new study.
-
-        Args:
-            values: for each period, what everybody holds then: one value per person, in the same order.
-            rng: None for the operating system's randomness; a seed, for the same result again.
-        """
-        return super().simulate(values, rng)  # type: ignore[no-any-return]
 
     def _split(
         self, values: Sequence[Any], generator: np.random.Generator

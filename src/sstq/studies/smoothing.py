@@ -92,9 +92,7 @@ def smooth(raw: Floats, stderr: Floats, places: Floats | None = None) -> Smoothe
     weight = _likely(fit + np.log(places)[models.at])
     kept = weight > 1e-7
     weight = weight[kept] / weight[kept].sum()
-    left = _Models(
-        models.drift[kept], models.at[kept], models.size[kept], models.prior[kept]
-    )
+    left = _Models._make(part[kept] for part in models)
     mean, spread = _smoothed(mean[:, kept], spread[:, kept], left)
     value = mean @ weight
     between = (mean - value[:, None]) ** 2 @ weight
@@ -158,15 +156,10 @@ def _models(periods: int) -> _Models:
     later = np.arange(1, periods)
     at = np.concatenate([[0], np.tile(later, len(_JUMPS))])
     size = np.concatenate([[0.0], np.repeat(np.square(_JUMPS), len(later))])
-    sizes = np.where(at > 0, -np.log(len(_JUMPS)), 0.0)
-    drifts = np.log(_DRIFT_PRIOR)
-    count = len(_DRIFTS)
-    return _Models(
-        np.repeat(_DRIFTS, len(at)),
-        np.tile(at, count),
-        np.tile(size, count),
-        np.repeat(drifts, len(at)) + np.tile(sizes, count),
-    )
+    of_size = np.where(at > 0, -np.log(len(_JUMPS)), 0.0)
+    drift = _DRIFTS[:, None]
+    prior = np.log(_DRIFT_PRIOR)[:, None] + of_size
+    return _Models._make(map(np.ravel, np.broadcast_arrays(drift, at, size, prior)))
 
 
 def _filtered(
