@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -61,6 +61,7 @@ _MOST_ERROR = 0.25
 
 
 @register_study
+@dataclass(eq=False, repr=False)
 class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
     """Learn a classifier from people who each send one ε-locally private message of features and label, once.
 
@@ -102,32 +103,18 @@ class PrivateClassifier(ClassifierMixin, CohortEstimator):  # type: ignore[misc]
 
     kind = "classifier"
 
-    def __init__(
-        self,
-        epsilon: float = 3.0,
-        *,
-        trust: str = "local",
-        delta: float = 1e-6,
-        messages: int = 1,
-        features: FeatureMap = None,
-        bounds: Any = None,
-        public: ArrayLike | None = None,
-        classes: Sequence[Any] | None = None,
-        blocks: int | None = None,
-        check_people: float = 0.05,
-        random_state: Any = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.trust = trust
-        self.delta = delta
-        self.messages = messages
-        self.features = features
-        self.bounds = bounds
-        self.public = public
-        self.classes = classes
-        self.blocks = blocks
-        self.check_people = check_people
-        self.random_state = random_state
+    epsilon: float = 3.0
+    _: KW_ONLY
+    trust: str = "local"
+    delta: float = 1e-6
+    messages: int = 1
+    features: FeatureMap = None
+    bounds: Any = None
+    public: ArrayLike | None = None
+    classes: Sequence[Any] | None = None
+    blocks: int | None = None
+    check_people: float = 0.05
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any) -> PrivateClassifier:
         """Simulate devices and server: split the people, encode their messages, learn from these alone.

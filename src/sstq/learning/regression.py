@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -30,6 +30,7 @@ _JUDGED_SPREADS = 2.5
 
 
 @register_study
+@dataclass(eq=False, repr=False)
 class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
     """Fit a linear regression to people who each send one ε-locally private message of features and target, once.
 
@@ -67,22 +68,13 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
 
     kind = "regression"
 
-    def __init__(
-        self,
-        epsilon: float = 3.0,
-        *,
-        bounds: Any = None,
-        public: ArrayLike | None = None,
-        y_bound: float | tuple[float, float] | None = None,
-        check_people: float = 0.1,
-        random_state: Any = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.bounds = bounds
-        self.public = public
-        self.y_bound = y_bound
-        self.check_people = check_people
-        self.random_state = random_state
+    epsilon: float = 3.0
+    _: KW_ONLY
+    bounds: Any = None
+    public: ArrayLike | None = None
+    y_bound: float | tuple[float, float] | None = None
+    check_people: float = 0.1
+    random_state: Any = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
