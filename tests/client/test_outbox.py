@@ -18,7 +18,7 @@ from sstq.accounting import Ledger
 from sstq.accounting.ledger import LedgerError
 from sstq.cli import app
 from sstq.client import Campaign, Client, DeliveryError
-from sstq.client.outbox import Outbox, Target, Upload
+from sstq.client.outbox import Outbox, Upload
 from sstq.client.signing import SigningKey
 from tests.patience import PATIENCE
 from tests.service.serving import Quiet, listening
@@ -281,10 +281,8 @@ def place_of(server, ledger):
 
 def test_an_unpaid_answer_is_not_sent_without_the_ledger(server, ledger):
     place, path = place_of(server, ledger)
-    target = Target("steps", server.campaign.digest, 2.0)
-    Outbox(place, path).put(
-        "steps 1", target, [Upload("00" * 16, 1, b"\x00\x00")], needs_ledger=True
-    )
+    upload = Upload("steps", server.campaign.digest, 2.0, "00" * 16, 1, b"\x00\x00")
+    Outbox(place, path).put("steps 1", [upload], needs_ledger=True)
     with pytest.raises(
         ValueError, match="ledger must be given: the ledger pays for what waits"
     ):
@@ -414,9 +412,8 @@ def test_processes_that_share_an_outbox_send_one_after_the_other(server, ledger)
 def test_an_outbox_is_private_and_never_replaced(tmp_path):
     path = tmp_path / "outbox"
     outbox = Outbox("steps", path)
-    uploads = [Upload("00" * 16, 2, b"12")]
-    target = Target("steps", "00" * 32, 2.0)
-    outbox.put("a", target, uploads, ["week 12"], needs_ledger=False)
+    uploads = [Upload("steps", "00" * 32, 2.0, "00" * 16, 2, b"12")]
+    outbox.put("a", uploads, ["week 12"], needs_ledger=False)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert b"week 12" not in path.read_bytes()
     assert Outbox("other", path).still_wait(["week 12"]) == []

@@ -167,9 +167,9 @@ def test_a_batch_that_is_not_accepted_waits(shuffler, monkeypatch, status):
     work.forward_when_due(entry)
     work.forward_when_due(entry)  # not before a pause
     assert [(manifest["size"], manifest["tokens"]) for manifest in asked] == [(25, 25)]
-    assert (count_outgoing(shuffler.store, "rooms"), shuffler.refused_batches) == (
+    assert (count_outgoing(shuffler.store, "rooms"), shuffler.refused) == (
         25,
-        {"rooms": "no"},
+        {("rooms", "batch"): "no"},
     )
 
 

@@ -126,14 +126,8 @@ class Stage:
     hours: float | None = None
 
     def __post_init__(self) -> None:
-        is_name = isinstance(self.study, str) and re.fullmatch(
-            STUDY_PATTERN, self.study
-        )
-        _require(
-            is_name,
-            "study",
-            f"must be 1 to 56 characters out of a-z, 0-9 and hyphens, got {self.study!r:.100}",
-        )
+        allowed = "1 to 56 characters out of a-z, 0-9 and hyphens"
+        check_text("study", self.study, STUDY_PATTERN, allowed)
         check_number("number", self.number, 1, _MOST_STAGES, integer=True)
         _check_labels("name", (self.name,), 1)
         is_question = (
@@ -201,12 +195,8 @@ class Campaign:
 
     def __post_init__(self) -> None:
         mechanism = self.mechanism
-        is_name = isinstance(self.name, str) and re.fullmatch(NAME_PATTERN, self.name)
-        _require(
-            is_name,
-            "name",
-            f"must be 1 to 64 characters out of a-z, 0-9 and hyphens, got {self.name!r:.100}",
-        )
+        allowed = "1 to 64 characters out of a-z, 0-9 and hyphens"
+        check_text("name", self.name, NAME_PATTERN, allowed)
         check_option("senders", self.senders, get_args(Senders))
         check_option("readers", self.readers, get_args(Readers))
         _check_mechanism(mechanism)
@@ -453,17 +443,20 @@ def read_document(raw: bytes) -> Document:
 
 def check_address(name: str, url: Any) -> None:
     """ValueError unless this is the address of a service: no query, fragment or final slash."""
-    plain = isinstance(url, str) and re.fullmatch(
-        r"(?i:https?)://(?!/)[!-~]{1,990}(?<!/)", url
-    )
-    allowed = "must be a URL with http:// or https://, without a query, fragment or final slash"
-    _require(plain and not set("?#") & set(url), name, f"{allowed}, got {url!r:.100}")
+    form = r"(?i:https?)://(?!/)(?!.*[?#])[!-~]{1,990}(?<!/)"
+    allowed = "a URL with http:// or https://, without a query, fragment or final slash"
+    check_text(name, url, form, allowed)
 
 
 def check_key(name: str, key: Any) -> None:
     """ValueError unless this is a public key in hexadecimal."""
-    good = isinstance(key, str) and re.fullmatch("[0-9a-f]{64}", key)
-    _require(good, name, f"must be 64 hexadecimal digits (0-9, a-f), got {key!r:.100}")
+    check_text(name, key, "[0-9a-f]{64}", "64 hexadecimal digits (0-9, a-f)")
+
+
+def check_text(name: str, text: Any, pattern: str, allowed: str) -> None:
+    """ValueError unless this is a string of that form."""
+    good = isinstance(text, str) and re.fullmatch(pattern, text)
+    _require(good, name, f"must be {allowed}, got {text!r:.100}")
 
 
 def _read_keys(name: str, stated: Any) -> tuple[bytes, ...]:

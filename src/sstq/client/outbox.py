@@ -57,20 +57,25 @@ _VERSION = 2
 
 
 class Upload(NamedTuple):
-    """The body of an upload with the key that makes it count once, and its single-use token if it has one."""
+    """The body of an upload, with the key that makes it count once.
 
-    key: str
-    messages: int
-    body: bytes
-    token: str | None = None
-
-
-class Target(NamedTuple):
-    """What an answer is for: the campaign or stage, the digest of its mechanism, and the ε per person."""
+    Attributes:
+        name: the campaign or stage that it is for.
+        digest: that of its mechanism.
+        price: the ε per person.
+        key: the key.
+        messages: how many messages it has.
+        body: the body.
+        token: its single-use token, if it has one.
+    """
 
     name: str
     digest: str
     price: float
+    key: str
+    messages: int
+    body: bytes
+    token: str | None = None
 
 
 class Payment(IntEnum):
@@ -82,13 +87,12 @@ class Payment(IntEnum):
 
 
 class Waiting(NamedTuple):
-    """An upload that waits: its place in the outbox, its answer, how far that is paid, and what it is for."""
+    """An upload that waits: its place in the outbox, its answer, and how far that is paid."""
 
     number: int
     answer: str
     payment: Payment
     upload: Upload
-    target: Target
 
 
 class Part(NamedTuple):
@@ -116,8 +120,8 @@ class Outbox:
 
     Examples:
         >>> outbox = Outbox("steps")
-        >>> target = Target("steps", "00" * 32, 2.0)
-        >>> outbox.put("answer 1", target, [Upload("00" * 16, 1, b"message")], ["week 12"], needs_ledger=False)
+        >>> upload = Upload("steps", "00" * 32, 2.0, "00" * 16, 1, b"message")
+        >>> outbox.put("answer 1", [upload], ["week 12"], needs_ledger=False)
         >>> [waiting] = outbox.waiting()
         >>> waiting.upload.body
         b'message'
@@ -182,7 +186,6 @@ class Outbox:
     def put(
         self,
         answer: str,
-        target: Target,
         uploads: Iterable[Upload],
         names: Iterable[str] = (),
         *,
@@ -193,7 +196,6 @@ class Outbox:
 
         Args:
             answer: a name of its own; its expense in the ledger has the same.
-            target: what it is for: the next stage of a study may ask something else, at another price.
             uploads: its uploads, in the order to send them.
             names: what it was made of, such as hashes of files.
             needs_ledger: whether a ledger pays for it, so that no client without one may send it.
@@ -206,10 +208,7 @@ class Outbox:
             self._database.executemany(
                 "INSERT INTO uploads (campaign, answer, payment, name, digest, price, key, count, body, token) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    (self._campaign, answer, payment, *target, *upload)
-                    for upload in uploads
-                ),
+                ((self._campaign, answer, payment, *upload) for upload in uploads),
             )
             self._database.executemany(
                 "INSERT INTO names (campaign, answer, hash) VALUES (?, ?, ?)",
@@ -224,9 +223,8 @@ class Outbox:
             "FROM uploads WHERE campaign = ? AND number > ? ORDER BY number LIMIT 1"
         )
         while row := self._database.execute(query, (self._campaign, number)).fetchone():
-            number, answer, payment, *rest = row
-            target = Target(*rest[:3])
-            yield Waiting(number, answer, Payment(payment), Upload(*rest[3:]), target)
+            number, answer, payment, *upload = row
+            yield Waiting(number, answer, Payment(payment), Upload(*upload))
 
     def begin_payment(self, answer: str) -> None:
         """Note that a ledger is charged for an answer from now on."""

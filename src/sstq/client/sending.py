@@ -25,7 +25,7 @@ from sstq.checks import ArgumentError, check_argument, check_number
 from sstq.client.campaigns import MOST_PEOPLE, Shuffling, Stage
 from sstq.client.fetching import Allowed, accepted, refusal_to_send
 from sstq.client.http import Answer, RequestError, request
-from sstq.client.outbox import Outbox, Part, Payment, Target, Upload, Waiting
+from sstq.client.outbox import Outbox, Part, Payment, Upload, Waiting
 from sstq.client.sealing import payloads, seal_person
 from sstq.client.targets import read_target
 from sstq.mechanisms.answers import answer
@@ -146,7 +146,7 @@ class Client:
         self.key = found.key
         # from now on no other one
         self._target = self._target._replace(collector_key=self.key)
-        self._asked = Target(self.campaign.name, self.campaign.digest, found.price)
+        self._price = found.price
 
     def _address(self, name: str) -> str:
         """The address for messages to a campaign of the same service."""
@@ -334,7 +334,6 @@ class Client:
             return self._beginning(stage, turn)
         self.outbox.put(
             known.answer,
-            self._asked,
             self._uploads(question.encode_each([value])),
             needs_ledger=self._ledger is not None,
             taken=(self._target.url, known._replace(answered=True)),
@@ -393,7 +392,6 @@ class Client:
             name = f"{self.campaign.name} {secrets.token_hex(16)}"
             self.outbox.put(
                 name,
-                self._asked,
                 uploads,
                 names,
                 needs_ledger=self._ledger is not None,
@@ -426,13 +424,13 @@ class Client:
         total = self.outbox.messages()
         paid = ""
         refusals: list[str] = []
-        price = self._asked.price
+        price = self._price
         for waiting in self.outbox.waiting():
-            price = waiting.target.price
+            price = waiting.upload.price
             if waiting.answer != paid and not self._pay(waiting):
                 continue
             paid = waiting.answer
-            refusal = self._refusal_of(waiting.upload, waiting.target, sent, total)
+            refusal = self._refusal_of(waiting.upload, sent, total)
             self.outbox.finish(waiting, acknowledged=refusal is None)
             if refusal is None:
                 sent += waiting.upload.messages
@@ -462,7 +460,7 @@ class Client:
         if waiting.payment is Payment.DUE:
             self.outbox.begin_payment(waiting.answer)
         try:
-            self._ledger.spend(waiting.target.price, waiting.answer)
+            self._ledger.spend(waiting.upload.price, waiting.answer)
         except RoundAlreadySpent:
             # A process that had begun to pay for it was killed after the charge.
             if waiting.payment is Payment.BEGUN:
@@ -474,12 +472,10 @@ class Client:
             raise
         return True
 
-    def _refusal_of(
-        self, upload: Upload, target: Target, sent: int, total: int
-    ) -> str | None:
+    def _refusal_of(self, upload: Upload, sent: int, total: int) -> str | None:
         """Send an upload; returns why it was refused for good, or None. DeliveryError if it still waits."""
         try:
-            self._upload(upload, target)
+            self._upload(upload)
         except ValueError as error:
             status = getattr(error, "status", None)
             if status in _FINAL or (
@@ -493,7 +489,7 @@ class Client:
             ) from error
         return None
 
-    def _upload(self, upload: Upload, target: Target) -> None:
+    def _upload(self, upload: Upload) -> None:
         """Send an upload until it is acknowledged; ValueError if it was not."""
         token = upload.token
         if token is None and self._tokens:
@@ -503,11 +499,11 @@ class Client:
             "Content-Type": "application/octet-stream",
             "Idempotency-Key": upload.key,
             "SSTQ-Count": str(stated),
-            "SSTQ-Digest": target.digest,
+            "SSTQ-Digest": upload.digest,
         }
         receipt = self._request(
             "POST",
-            self._address(target.name),
+            self._address(upload.name),
             token=token,
             headers=headers,
             body=upload.body,
@@ -521,6 +517,7 @@ class Client:
         """Iterate over the uploads of messages; a single-use token belongs to one of them and waits with it."""
         single = self.campaign.senders == "single-use"
         tokens = iter(self._tokens) if single else repeat(None)
+        asked = (self.campaign.name, self.campaign.digest, self._price)
         shuffling = self.campaign.shuffling
         bodies = (
             self._packed(messages)
@@ -528,7 +525,8 @@ class Client:
             else self._sealed(messages, shuffling)
         )
         for count, body in bodies:
-            yield Upload(secrets.token_hex(16), count, body, next(tokens))
+            key = secrets.token_hex(16)
+            yield Upload(*asked, key, count, body, next(tokens))
 
     def _packed(self, messages: Messages) -> Iterator[tuple[int, bytes]]:
         """Iterate over the bodies of messages that are not sealed, as large as the campaign allows."""

@@ -25,7 +25,7 @@ from sstq.service.common_routes import (
 from sstq.service.models import CHANGE, NEW_CAMPAIGN
 from sstq.service.node import RunningCampaign, lasting_terms
 from sstq.service.security import BODY, Problem, check_binary
-from sstq.service.terms import OwnTerms, take_asked, take_end, take_renewed
+from sstq.service.terms import OWN_ASKED, OwnTerms, take_end, take_renewed, taken
 from sstq.studies import Study
 
 
@@ -37,7 +37,7 @@ def administration_routes(collector: Collector) -> APIRouter:
     def create(terms: Annotated[dict[str, Any], Body()]) -> dict[str, str]:
         """Create a campaign or a study and return its shared tokens, which are not stored."""
         with _refusing(422):
-            own = OwnTerms(**take_asked(terms))
+            own = OwnTerms(**taken(terms, OWN_ASKED))
             if "study" in terms:
                 return _create_study(collector, terms, own)
             if "stage" in terms:
@@ -149,7 +149,7 @@ def _change(
     with _refusing(422):
         ends = take_end(terms)
         renewed = take_renewed(terms)
-        own = replace(entry.own, **take_asked(terms))
+        own = replace(entry.own, **taken(terms, OWN_ASKED))
     if entry.is_study:
         campaign = _changed_study(entry, terms)
         if ends and not entry.stored.closed:

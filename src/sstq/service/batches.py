@@ -6,7 +6,6 @@ a manifest of each part, which is a header and covers the hash of the body: it i
 
 import hashlib
 import logging
-import re
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Executor
@@ -20,7 +19,7 @@ import sqlalchemy as sa
 from sstq.accounting import shuffled_epsilon
 from sstq.accounting.ledger import price
 from sstq.checks import check_number
-from sstq.client.campaigns import MOST_PEOPLE, Campaign, check_key
+from sstq.client.campaigns import MOST_PEOPLE, Campaign, check_key, check_text
 from sstq.client.sealing import envelope_info, open_envelopes
 from sstq.client.signing import SigningKey, verify
 from sstq.files.strict_json import read_json
@@ -94,12 +93,8 @@ class Manifest:
             )
         for name in ("digest", "crowd", "sha256"):
             check_key(name, getattr(self, name))
-        if not isinstance(self.batch, str) or not re.fullmatch(
-            "[0-9a-f]{32}", self.batch
-        ):
-            raise ValueError(
-                f"batch must be 32 hexadecimal digits (0-9, a-f), got {self.batch!r:.100}"
-            )
+        digits = "32 hexadecimal digits (0-9, a-f)"
+        check_text("batch", self.batch, "[0-9a-f]{32}", digits)
         check_number("slot", self.slot, 0, 1 << 16, integer=True)
         check_number("tokens", self.tokens, 0, 1 << 62, integer=True)
         check_number("size", self.size, 1, MOST_PEOPLE, integer=True)

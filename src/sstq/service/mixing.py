@@ -147,10 +147,10 @@ class Work(Rounds):
                 logger.warning(
                     "a batch of %s was not accepted and waits: %s", name, error
                 )
-                self._node.refused_batches[name] = str(error)
+                self._node.refused[name, "batch"] = str(error)
                 return False
             sent(store, part)
-            self._node.refused_batches.pop(name, None)
+            self._node.refused.pop((name, "batch"), None)
         return True
 
 

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from fastapi import FastAPI
 from prometheus_client.core import Metric
 
-from sstq.client.campaigns import NAME_PATTERN, Campaign, Document, Stage, read_document
+from sstq.client.campaigns import NAME_PATTERN, Campaign, Document, read_document
 from sstq.client.http import RequestError, request
 from sstq.client.sealing import CROWD_BYTES, SealingKey, cover_info, open_envelopes
 from sstq.client.signing import SHUFFLER_PREFIX, signer
@@ -61,9 +61,8 @@ class Shuffler(Node):
         self.sealing_key = SealingKey(
             self.store.setting("sealing-key", lambda: SealingKey.generate().secret)
         )
-        # What the collector tried to change, and why it did not accept a batch, by campaign.
-        self.refused_changes: dict[str, str] = {}
-        self.refused_batches: dict[str, str] = {}
+        # What the collector tried to "change", and why it did not accept a "batch", by campaign.
+        self.refused: dict[tuple[str, str], str] = {}
         # Studies that have ended, as far as the collector says so: nothing is deleted because of that.
         self.ended: set[str] = set()
         self._asking = asyncio.Semaphore(_ASKED_AT_ONCE)
@@ -150,7 +149,6 @@ class Shuffler(Node):
             None if pinned is None else pinned.hex(),
         )
         campaign = document.campaign
-        stage = campaign.stage
         if name != campaign.link_name or campaign.shuffling is None:
             raise ValueError("the collector has no shuffled campaign with this name")
         for field, value in (
@@ -168,53 +166,45 @@ class Shuffler(Node):
                 f"it must have one sealing key, got {len(document.sealing_keys)}"
             )
         if known is not None and (change := self.forbidden_change(known, document)):
-            self.refused_changes[name] = change
+            self.refused[name, "change"] = change
             raise ValueError(change)
         terms = json.dumps(
             {"document": answer.content.decode(), "signature": signature}
         )
         if "SSTQ-Study" in answer.headers:
             self.ended.add(name)
-        if stage is not None and is_new:
-            self._follow(stage, known, campaign, terms)
-        elif known is None:
-            self.store.create(name, campaign.mechanism, terms)
-        elif known.stored.terms != terms:
-            self.store.change(known.stored, terms=terms)
-        else:
-            return
-        self.refresh()
+        if known is None or known.stored.terms != terms:
+            self._keep(known, campaign, terms)
 
-    def _follow(
-        self,
-        stage: Stage,
-        known: RunningCampaign | None,
-        campaign: Campaign,
-        terms: str,
+    def _keep(
+        self, known: RunningCampaign | None, campaign: Campaign, terms: str
     ) -> None:
-        """Store a new stage of a study, in one transaction with what the study's name leads to from now on."""
-        name = stage.study
+        """Store a campaign's document, and in the same transaction a new stage, to which its study's name leads now."""
+        stage = campaign.stage
+        study = None if stage is None else stage.study
 
         def work(connection: sa.Connection) -> None:
+            name = campaign.link_name
+            mechanism = campaign.mechanism
             if known is None:
-                new_campaign(connection, name, campaign.mechanism, terms, study=name)
+                new_campaign(connection, name, mechanism, terms, study=study)
             elif not changed(
-                connection,
-                known.stored,
-                terms=terms,
-                mechanism=campaign.mechanism.to_json(),
+                connection, known.stored, terms=terms, mechanism=mechanism.to_json()
             ):
                 return
-            new_campaign(
-                connection,
-                campaign.name,
-                campaign.mechanism,
-                terms,
-                study=name,
-                room=stage.people,
-            )
+            if stage is not None and (
+                known is None or known.campaign.name != campaign.name
+            ):
+                new_campaign(
+                    connection,
+                    campaign.name,
+                    mechanism,
+                    terms,
+                    study=study,
+                    room=stage.people,
+                )
 
-        self.store.write(work)
+        self.write(work)
 
     def forbidden_change(self, known: RunningCampaign, document: Document) -> str:
         """What has changed although people relied on it, if anything: the document that was first seen holds."""
@@ -258,8 +248,8 @@ class Shuffler(Node):
     def delete(self, entry: RunningCampaign) -> None:
         """Delete a campaign with all envelopes that wait, such as those that its collector does not accept."""
         super().delete(entry)
-        self.refused_changes.pop(entry.name, None)
-        self.refused_batches.pop(entry.campaign.name, None)
+        self.refused.pop((entry.name, "change"), None)
+        self.refused.pop((entry.campaign.name, "batch"), None)
 
     def closed_for(self, entry: RunningCampaign, time: timedelta) -> bool:
         """Whether a campaign closed at least this long ago."""
@@ -297,10 +287,7 @@ class Shuffler(Node):
         outgoing = {(name,): count_outgoing(self.store, name) for name in counts}
         meaning = "Mixed envelopes not acknowledged yet."
         yield gauge("sstq_envelopes_outgoing", meaning, outgoing)
-        refused = {"change": self.refused_changes, "batch": self.refused_batches}
-        alarms = {
-            (name, kind): 1.0 for kind, names in refused.items() for name in names
-        }
+        alarms = dict.fromkeys(self.refused, 1.0)
         meaning = "What the collector tried to change, or did not accept."
         yield gauge("sstq_alarms", meaning, alarms, "test")
 
@@ -344,8 +331,8 @@ def create_shuffler_app(settings: ShufflerSettings) -> FastAPI:
             outgoing=count_outgoing(shuffler.store, campaign.name),
             tokens_issued=counts.issued,
             tokens_unspent=counts.unspent,
-            refused_change=shuffler.refused_changes.get(entry.name),
-            refused_batch=shuffler.refused_batches.get(campaign.name),
+            refused_change=shuffler.refused.get((entry.name, "change")),
+            refused_batch=shuffler.refused.get((campaign.name, "batch")),
             clock_doubtful=shuffler.clock.doubtful,
         )
 

@@ -32,7 +32,7 @@ from sstq.service.node import RunningCampaign
 from sstq.service.results import keep_estimate
 from sstq.service.store import Counts, Store, changed, new_campaign
 from sstq.service.study_results import described
-from sstq.service.terms import STUDY_ASKED, OwnTerms, StageRecord, StudyTerms
+from sstq.service.terms import STUDY_ASKED, OwnTerms, StageRecord, StudyTerms, taken
 from sstq.studies import Study
 
 Standing = Literal["open", "waiting", "over", "short"]
@@ -75,7 +75,7 @@ def create(
     `given` has the terms of a study and those of its stages' campaigns, as JSON values.
     """
     check_free(name)
-    asked = {field: given.pop(field) for field in STUDY_ASKED if field in given}
+    asked = taken(given, STUDY_ASKED)
     for field in given:
         check_option("a term of a study", field, (*STUDY_ASKED, *_SHARED))
     given = {field: term_from_json(field, value) for field, value in given.items()}

@@ -5,6 +5,7 @@
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, NamedTuple, Self, get_args
 
@@ -50,13 +51,7 @@ class OwnTerms:
     @classmethod
     def take(cls, stored: dict[str, Any]) -> Self:
         """Take those of stored terms out of them."""
-        return cls(
-            **{
-                field.name: stored.pop(field.name)
-                for field in fields(cls)
-                if field.name in stored
-            }
-        )
+        return cls(**taken(stored, [field.name for field in fields(cls)]))
 
     def as_json(self) -> dict[str, Any]:
         """Return what `take` takes."""
@@ -124,15 +119,16 @@ class StudyTerms:
         return math.ceil(self.least * people)
 
 
+OWN_ASKED = ("origins", "release_every")
+"""What an administrator asks of `OwnTerms`."""
+
 STUDY_ASKED = ("people", "hours", "least", "too_few")
 """What an administrator asks of `StudyTerms`."""
 
 
-def take_asked(terms: dict[str, Any]) -> dict[str, Any]:
-    """Take what an administrator may ask of `OwnTerms` out of the body of a request."""
-    return {
-        name: terms.pop(name) for name in ("origins", "release_every") if name in terms
-    }
+def taken(terms: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Take terms with these names, where there are some, out of others."""
+    return {name: terms.pop(name) for name in names if name in terms}
 
 
 def take_renewed(terms: dict[str, Any]) -> list[str]:
