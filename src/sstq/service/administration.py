@@ -19,6 +19,7 @@ from sstq.service.collector import ChangedMeanwhile, Collector
 from sstq.service.common_routes import (
     BINARY_BODY,
     Named,
+    TheCollector,
     administrator_router,
     refuse_stage,
 )
@@ -28,96 +29,87 @@ from sstq.service.security import BODY, Problem, check_binary
 from sstq.service.terms import OWN_ASKED, OwnTerms, take_end, take_renewed, taken
 from sstq.studies import Study
 
-
-def administration_routes(collector: Collector) -> APIRouter:
-    """The routes of the administrator."""
-    router = administrator_router()
-
-    @router.post("/v1/campaigns", status_code=201, openapi_extra=NEW_CAMPAIGN)
-    def create(terms: Annotated[dict[str, Any], Body()]) -> dict[str, str]:
-        """Create a campaign or a study and return its shared tokens, which are not stored."""
-        with _refusing(422):
-            own = OwnTerms(**taken(terms, OWN_ASKED))
-            if "study" in terms:
-                return _create_study(collector, terms, own)
-            if "stage" in terms:
-                raise ValueError("stage: only a study has stages; pass study")
-            campaign = Campaign.from_dict(terms)
-        _refuse_batches(campaign)
-        with _refusing(409):
-            return {"name": campaign.name} | collector.create(campaign, own)
-
-    @router.patch("/v1/campaigns/{name}", openapi_extra=CHANGE)
-    def change(
-        entry: Named, terms: Annotated[dict[str, Any], Body()]
-    ) -> dict[str, str]:
-        """Change a campaign's terms, renew its shared tokens, or close it for good."""
-        if not terms:
-            raise Problem(
-                422, "The body must be a JSON object with the fields to change."
-            )
-        return change_terms(collector, entry, terms)
-
-    @router.post("/v1/campaigns/{name}/senders", status_code=201)
-    def senders(
-        entry: Named,
-        people: Annotated[int, Body(embed=True, ge=1, le=10**9, strict=True)],
-    ) -> dict[str, Any]:
-        """Create a token for batches, with a quota of people; only its hash is stored."""
-        if (
-            entry.campaign.shuffling is not None
-            or entry.campaign.senders == "single-use"
-        ):
-            raise Problem(
-                409,
-                "Each upload to this campaign is of one person: make single-use tokens (count), not a token for "
-                "batches (people).",
-            )
-        return {"send_token": collector.add_sender(entry, people), "people": people}
-
-    return router
+router = administrator_router()
+forwarding = APIRouter()
+"""The route by which a shuffler forwards batches; its manifest is signed."""
 
 
-def forwarding_routes(collector: Collector) -> APIRouter:
-    """The route by which a shuffler forwards batches; its manifest is signed."""
-    router = APIRouter()
+@router.post("/v1/campaigns", status_code=201, openapi_extra=NEW_CAMPAIGN)
+def create(
+    collector: TheCollector, terms: Annotated[dict[str, Any], Body()]
+) -> dict[str, str]:
+    """Create a campaign or a study and return its shared tokens, which are not stored."""
+    with _refusing(422):
+        own = OwnTerms(**taken(terms, OWN_ASKED))
+        if "study" in terms:
+            return _create_study(collector, terms, own)
+        if "stage" in terms:
+            raise ValueError("stage: only a study has stages; pass study")
+        campaign = Campaign.from_dict(terms)
+    _refuse_batches(campaign)
+    with _refusing(409):
+        return {"name": campaign.name} | collector.create(campaign, own)
 
-    @router.post("/v1/campaigns/{name}/batches", openapi_extra=BINARY_BODY)
-    async def forward(
-        entry: Named,
-        request: Request,
-        manifest_text: Annotated[str, Header(alias="SSTQ-Batch")],
-        signature: Annotated[str, Header(alias="SSTQ-Signature")],
-    ) -> dict[str, int]:
-        """Forward a part of a batch of envelopes, as the campaign's shuffler; repeating a part changes nothing.
 
-        SSTQ-Batch is the manifest of this part in canonical JSON, SSTQ-Signature the shuffler's Ed25519 signature of
-        `sstq-batch-v2`, a zero byte and the manifest.
-        """
-        manifest = _manifest(entry, request, manifest_text, signature)
-        if entry.stored.closed:
-            raise Problem(
-                410,
-                "The campaign is closed, and its grace period for late batches is over.",
-            )
-        size = manifest.count * entry.campaign.envelope_bytes
-        if size > LARGEST_PART:
-            raise Problem(
-                413,
-                f"A part of a batch must have at most {LARGEST_PART} bytes, got {size}.",
-            )
-        body: bytes = await request.scope[BODY].read(size)
-        if len(body) != size:
-            raise Problem(422, f"{manifest.count} envelopes take {size} bytes.")
-        if (
-            await asyncio.to_thread(hashlib.sha256, body)
-        ).hexdigest() != manifest.sha256:
-            raise Problem(422, "The SHA-256 of the body does not match the manifest.")
-        if not await asyncio.to_thread(receive, collector.store, manifest, body):
-            raise Problem(409, "A different batch with this name was stored before.")
-        return {"count": manifest.count}
+@router.patch("/v1/campaigns/{name}", openapi_extra=CHANGE)
+def change(
+    collector: TheCollector, entry: Named, terms: Annotated[dict[str, Any], Body()]
+) -> dict[str, str]:
+    """Change a campaign's terms, renew its shared tokens, or close it for good."""
+    if not terms:
+        raise Problem(422, "The body must be a JSON object with the fields to change.")
+    return change_terms(collector, entry, terms)
 
-    return router
+
+@router.post("/v1/campaigns/{name}/senders", status_code=201)
+def senders(
+    collector: TheCollector,
+    entry: Named,
+    people: Annotated[int, Body(embed=True, ge=1, le=10**9, strict=True)],
+) -> dict[str, Any]:
+    """Create a token for batches, with a quota of people; only its hash is stored."""
+    if entry.campaign.shuffling is not None or entry.campaign.senders == "single-use":
+        raise Problem(
+            409,
+            "Each upload to this campaign is of one person: make single-use tokens (count), not a token for "
+            "batches (people).",
+        )
+    return {"send_token": collector.add_sender(entry, people), "people": people}
+
+
+@forwarding.post("/v1/campaigns/{name}/batches", openapi_extra=BINARY_BODY)
+async def forward(
+    collector: TheCollector,
+    entry: Named,
+    request: Request,
+    manifest_text: Annotated[str, Header(alias="SSTQ-Batch")],
+    signature: Annotated[str, Header(alias="SSTQ-Signature")],
+) -> dict[str, int]:
+    """Forward a part of a batch of envelopes, as the campaign's shuffler; repeating a part changes nothing.
+
+    SSTQ-Batch is the manifest of this part in canonical JSON, SSTQ-Signature the shuffler's Ed25519 signature of
+    `sstq-batch-v2`, a zero byte and the manifest.
+    """
+    manifest = _manifest(entry, request, manifest_text, signature)
+    if entry.stored.closed:
+        raise Problem(
+            410,
+            "The campaign is closed, and its grace period for late batches is over.",
+        )
+    size = manifest.count * entry.campaign.envelope_bytes
+    if size > LARGEST_PART:
+        raise Problem(
+            413,
+            f"A part of a batch must have at most {LARGEST_PART} bytes, got {size}.",
+        )
+    body: bytes = await request.scope[BODY].read(size)
+    if len(body) != size:
+        raise Problem(422, f"{manifest.count} envelopes take {size} bytes.")
+    if (await asyncio.to_thread(hashlib.sha256, body)).hexdigest() != manifest.sha256:
+        raise Problem(422, "The SHA-256 of the body does not match the manifest.")
+    if not await asyncio.to_thread(receive, collector.store, manifest, body):
+        raise Problem(409, "A different batch with this name was stored before.")
+    return {"count": manifest.count}
 
 
 def _create_study(

@@ -21,16 +21,14 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from sstq._version import __version__
-from sstq.service.administration import administration_routes, forwarding_routes
+from sstq.service import administration, common_routes, reading
 from sstq.service.background import Folding, Learning, Opening, Rounds
 from sstq.service.collector import Collector
-from sstq.service.common_routes import common_routes
 from sstq.service.database import DatabaseUnavailable
 from sstq.service.models import PROBLEMS
 from sstq.service.node import Node
 from sstq.service.observing import log_settings, try_to_store
 from sstq.service.pages import dashboard_routes, demo_link, demo_routes, ensure_poll
-from sstq.service.reading import reading_routes
 from sstq.service.receiving import Refusal
 from sstq.service.security import (
     BODY,
@@ -79,9 +77,13 @@ def create_app(settings: Settings) -> FastAPI:
         Opening,
         Learning,
     )
-    app.include_router(reading_routes(collector))
-    app.include_router(administration_routes(collector))
-    app.include_router(forwarding_routes(collector))
+    for router in (
+        reading.router,
+        reading.administration,
+        administration.router,
+        administration.forwarding,
+    ):
+        app.include_router(router)
     if settings.demo:
         ensure_poll(collector)
         app.router.routes.extend(demo_routes())
@@ -138,7 +140,12 @@ def new_app(
     ):
         app.add_exception_handler(kind, _refuse)
     app.add_exception_handler(Exception, _apologize)
-    app.include_router(common_routes(node, upload))
+    for router in (
+        common_routes.router,
+        common_routes.upload_routes(upload),
+        common_routes.administration,
+    ):
+        app.include_router(router)
     app.add_middleware(Uploads, node=node)
     app.add_middleware(Guard, limits=node.reading, shares=BodyShares())
     return app

@@ -1,5 +1,6 @@
 """The state of a collector, which its routes and background work share: how campaigns are stored, and their keys."""
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Collection, Iterator
@@ -40,6 +41,11 @@ class Collector(Node):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings, Store(settings.database, upgrade=settings.upgrade))
+        # Who asks for the same estimate, as JSON or CSV, waits for who makes it; a state may take gigabytes.
+        self.rendering = {False: asyncio.Semaphore(1), True: asyncio.Semaphore(1)}
+        # Who has the turn sends a piece of a large answer.
+        self.turns = asyncio.Semaphore(1)
+        self.saving = asyncio.Semaphore(1)
 
     def _read(
         self, stored: StoredCampaign, known: dict[str, RunningCampaign]

@@ -11,6 +11,7 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from starlette.responses import PlainTextResponse, Response
 
 from sstq.client.campaigns import MOST_TOKENS
+from sstq.service.collector import Collector
 from sstq.service.models import CampaignName, optional_token
 from sstq.service.node import Node, RunningCampaign
 from sstq.service.observing import check_health
@@ -59,9 +60,19 @@ def administrator_router() -> APIRouter:
     return APIRouter(route_class=_AdministratorRoute, dependencies=[Depends(_bearer)])
 
 
-async def _named(request: Request, name: CampaignName) -> RunningCampaign:
-    found: RunningCampaign = await request.app.state.node.entry(name)
-    return found
+async def here(request: Request) -> Any:
+    """The node that answers a request."""
+    return request.app.state.node
+
+
+Here = Annotated[Node, Depends(here)]
+"""The node that answers a request."""
+TheCollector = Annotated[Collector, Depends(here)]
+"""The same, of routes that only a collector has."""
+
+
+async def _named(node: Here, name: CampaignName) -> RunningCampaign:
+    return await node.entry(name)
 
 
 Named = Annotated[RunningCampaign, Depends(_named)]
@@ -75,96 +86,86 @@ BINARY_BODY: dict[str, Any] = {
 """For routes whose body is bytes."""
 
 
-def common_routes(node: Node, upload: str) -> APIRouter:
-    """Create the routes; `upload` describes the body of an upload."""
-    router = APIRouter()
-    router.include_router(_open_routes(node))
-    router.include_router(_upload_routes(upload))
-    router.include_router(_administrator_routes(node))
-    return router
+router = APIRouter()
+"""What anybody may read, and the metrics."""
+administration = administrator_router()
+"""How the administrator deletes campaigns and creates tokens."""
 
 
-def _open_routes(node: Node) -> APIRouter:
-    """What anybody may read, and the metrics."""
-    router = APIRouter()
-
-    @router.head("/health", include_in_schema=False)  # some balancers ask like this
-    @router.get("/health")
-    async def health() -> dict[str, str]:
-        """Check that the service can store; otherwise the answer is 503."""
-        check_health(node.store)
-        return {"status": "ok"}
-
-    @router.get("/metrics", response_class=PlainTextResponse)
-    async def metrics(request: Request, token: Token) -> Response:
-        """Read the metrics for Prometheus, with the administrator's or the metrics token."""
-        if not node.may_read_metrics(token):
-            _check_administrator(request, token)
-        text = await asyncio.to_thread(generate_latest, node.metrics.registry)
-        return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
-
-    @router.get("/v1/key")
-    async def key() -> dict[str, str]:
-        """Read the public keys of this service: `key` signs campaigns and is pinned, a shuffler has `sealing_key`."""
-        return node.public_keys
-
-    @router.get(
-        "/v1/campaigns/{name}",
-        responses={304: NOT_MODIFIED},
-        response_model=dict[str, Any],
-    )
-    async def document(entry: Named, request: Request) -> Response:
-        """Fetch a campaign's signed document in canonical JSON (RFC 8785); SSTQ-Signature is Ed25519 over its bytes."""
-        headers = {
-            "ETag": entry.etag,
-            "Cache-Control": "no-cache",
-            **node.signatures(entry),
-            **ALLOW_ANY_ORIGIN,
-        }
-        if entry.is_study and not node.goes_on(entry.name):
-            headers["SSTQ-Study"] = "ended"
-        if matches(request, entry.etag):
-            return Response(status_code=304, headers=headers)
-        return Response(entry.document, headers=headers, media_type="application/json")
-
-    return router
+@router.head("/health", include_in_schema=False)  # some balancers ask like this
+@router.get("/health")
+async def health(node: Here) -> dict[str, str]:
+    """Check that the service can store; otherwise the answer is 503."""
+    check_health(node.store)
+    return {"status": "ok"}
 
 
-def _administrator_routes(node: Node) -> APIRouter:
-    """How the administrator deletes campaigns and creates tokens."""
-    router = administrator_router()
-
-    @router.delete("/v1/campaigns/{name}", status_code=204)
-    def delete(entry: Named) -> None:
-        """Delete a campaign and everything of it that is stored here; of a study also all of its stages."""
-        refuse_stage(entry)
-        node.delete(entry)
-
-    @router.post("/v1/campaigns/{name}/tokens", status_code=201)
-    def tokens(
-        entry: Named,
-        count: Annotated[int, Body(embed=True, ge=1, le=MOST_TOKENS, strict=True)],
-    ) -> Any:
-        """Create single-use tokens, of which only the hashes are stored."""
-        if entry.campaign.shuffling is not None and node.role != "shuffler":
-            raise Problem(
-                409,
-                f"Envelopes go to the shuffler: create tokens at {entry.campaign.shuffling.url}.",
-            )
-        if entry.campaign.senders != "single-use":
-            raise Problem(
-                409,
-                "The campaign does not use single-use tokens; create one with --senders single-use.",
-            )
-        made = [new_token() for _ in range(count)]
-        node.store.issue(entry.stored.payer, [token_hash(token) for token in made])
-        return {"tokens": made}
-
-    return router
+@router.get("/metrics", response_class=PlainTextResponse)
+async def metrics(node: Here, request: Request, token: Token) -> Response:
+    """Read the metrics for Prometheus, with the administrator's or the metrics token."""
+    if not node.may_read_metrics(token):
+        _check_administrator(request, token)
+    text = await asyncio.to_thread(generate_latest, node.metrics.registry)
+    return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
-def _upload_routes(upload: str) -> APIRouter:
-    """The description of uploads, which `sstq.service.uploads` answers."""
+@router.get("/v1/key")
+async def key(node: Here) -> dict[str, str]:
+    """Read the public keys of this service: `key` signs campaigns and is pinned, a shuffler has `sealing_key`."""
+    return node.public_keys
+
+
+@router.get(
+    "/v1/campaigns/{name}",
+    responses={304: NOT_MODIFIED},
+    response_model=dict[str, Any],
+)
+async def document(node: Here, entry: Named, request: Request) -> Response:
+    """Fetch a campaign's signed document in canonical JSON (RFC 8785); SSTQ-Signature is Ed25519 over its bytes."""
+    headers = {
+        "ETag": entry.etag,
+        "Cache-Control": "no-cache",
+        **node.signatures(entry),
+        **ALLOW_ANY_ORIGIN,
+    }
+    if entry.is_study and not node.goes_on(entry.name):
+        headers["SSTQ-Study"] = "ended"
+    if matches(request, entry.etag):
+        return Response(status_code=304, headers=headers)
+    return Response(entry.document, headers=headers, media_type="application/json")
+
+
+@administration.delete("/v1/campaigns/{name}", status_code=204)
+def delete(node: Here, entry: Named) -> None:
+    """Delete a campaign and everything of it that is stored here; of a study also all of its stages."""
+    refuse_stage(entry)
+    node.delete(entry)
+
+
+@administration.post("/v1/campaigns/{name}/tokens", status_code=201)
+def tokens(
+    node: Here,
+    entry: Named,
+    count: Annotated[int, Body(embed=True, ge=1, le=MOST_TOKENS, strict=True)],
+) -> Any:
+    """Create single-use tokens, of which only the hashes are stored."""
+    if entry.campaign.shuffling is not None and node.role != "shuffler":
+        raise Problem(
+            409,
+            f"Envelopes go to the shuffler: create tokens at {entry.campaign.shuffling.url}.",
+        )
+    if entry.campaign.senders != "single-use":
+        raise Problem(
+            409,
+            "The campaign does not use single-use tokens; create one with --senders single-use.",
+        )
+    made = [new_token() for _ in range(count)]
+    node.store.issue(entry.stored.payer, [token_hash(token) for token in made])
+    return {"tokens": made}
+
+
+def upload_routes(upload: str) -> APIRouter:
+    """The description of uploads, which `sstq.service.uploads` answers; `upload` describes their body."""
     router = APIRouter()
 
     @router.get(

@@ -21,6 +21,7 @@ from sstq.service.common_routes import (
     BINARY,
     NOT_MODIFIED,
     Named,
+    TheCollector,
     Token,
     administrator_router,
     matches,
@@ -42,9 +43,11 @@ _CHUNK = 1 << 18  # of a file
 _PIECE = 1 << 16  # of an answer in memory
 
 
-async def _reader(request: Request, entry: Named, token: Token) -> results.Audience:
+async def _reader(
+    collector: TheCollector, entry: Named, token: Token
+) -> results.Audience:
     """What the holder of the token, if any, may read of a campaign; raises a Problem if nothing."""
-    if request.app.state.node.is_administrator(token):
+    if collector.is_administrator(token):
         return "owner"
     if not entry.is_stage and (
         entry.campaign.readers == "public" or entry.is_reader(token)
@@ -63,160 +66,127 @@ async def _reader(request: Request, entry: Named, token: Token) -> results.Audie
 _Reader = Annotated[results.Audience, Depends(_reader)]
 
 
-def reading_routes(collector: Collector) -> APIRouter:
-    """The routes."""
-    router = APIRouter()
-    router.include_router(_status_routes(collector))
-    router.include_router(_estimate_routes(collector))
-    router.include_router(_progress_routes(collector))
-    router.include_router(_state_routes(collector))
-    return router
+router = APIRouter()
+administration = administrator_router()
 
 
-def _status_routes(collector: Collector) -> APIRouter:
-    """Which campaigns there are, and how many messages they have."""
-    router = APIRouter()
-
-    @router.get("/v1/campaigns", openapi_extra=optional_token)
-    def campaigns(token: Token) -> dict[Literal["campaigns"], list[Status]]:
-        """List the campaigns whose estimates the token may read; without a token, the public ones."""
-        entries = [entry for entry in collector.entries.values() if not entry.is_stage]
-        if collector.is_administrator(token):
-            return {"campaigns": _statuses(collector, entries, "owner")}
-        mine = [entry for entry in entries if entry.is_reader(token)]
-        if token is not None and not mine:
-            raise Problem(
-                403,
-                "The token is neither the administrator's token nor a campaign's reader token.",
-            )
-        shown = [
-            entry
-            for entry in entries
-            if entry.campaign.readers == "public" or entry in mine
-        ]
-        return {"campaigns": _statuses(collector, shown, "public")}
-
-    @router.get("/v1/campaigns/{name}/status", openapi_extra=optional_token)
-    def status(entry: Named, audience: _Reader) -> Status:
-        """Count a campaign's messages and tokens."""
-        statuses = _statuses(collector, [entry], audience)
-        if not statuses:
-            raise UnknownCampaign
-        return statuses[0]
-
-    return router
+@router.get("/v1/campaigns", openapi_extra=optional_token)
+def campaigns(
+    collector: TheCollector, token: Token
+) -> dict[Literal["campaigns"], list[Status]]:
+    """List the campaigns whose estimates the token may read; without a token, the public ones."""
+    entries = [entry for entry in collector.entries.values() if not entry.is_stage]
+    if collector.is_administrator(token):
+        return {"campaigns": _statuses(collector, entries, "owner")}
+    mine = [entry for entry in entries if entry.is_reader(token)]
+    if token is not None and not mine:
+        raise Problem(
+            403,
+            "The token is neither the administrator's token nor a campaign's reader token.",
+        )
+    shown = [
+        entry
+        for entry in entries
+        if entry.campaign.readers == "public" or entry in mine
+    ]
+    return {"campaigns": _statuses(collector, shown, "public")}
 
 
-def _estimate_routes(collector: Collector) -> APIRouter:
-    """Estimates, as JSON or CSV."""
-    router = APIRouter()
-    # One at a time: who asks for the same estimate waits for who makes it.
-    rendering = {False: asyncio.Semaphore(1), True: asyncio.Semaphore(1)}
-    turns = asyncio.Semaphore(1)
+@router.get("/v1/campaigns/{name}/status", openapi_extra=optional_token)
+def status(collector: TheCollector, entry: Named, audience: _Reader) -> Status:
+    """Count a campaign's messages and tokens."""
+    statuses = _statuses(collector, [entry], audience)
+    if not statuses:
+        raise UnknownCampaign
+    return statuses[0]
 
-    @router.get(
-        "/v1/campaigns/{name}/estimate",
-        responses={
-            200: {
-                "model": EstimateAnswer | StudyAnswer,
-                "content": {"text/csv": {"schema": {"type": "string"}}},
-            },
-            304: NOT_MODIFIED,
+
+@router.get(
+    "/v1/campaigns/{name}/estimate",
+    responses={
+        200: {
+            "model": EstimateAnswer | StudyAnswer,
+            "content": {"text/csv": {"schema": {"type": "string"}}},
         },
-        openapi_extra=optional_token,
+        304: NOT_MODIFIED,
+    },
+    openapi_extra=optional_token,
+)
+async def estimate(
+    collector: TheCollector,
+    entry: Named,
+    request: Request,
+    audience: _Reader,
+    form: Annotated[
+        Literal["json", "csv"] | None,
+        Query(alias="format", description="The format; overrides the Accept header."),
+    ] = None,
+) -> Response:
+    """Read the newest estimate: readers see it in steps of many messages, the administrator as it is."""
+    csv = form == "csv" or (
+        form is None and "text/csv" in request.headers.get("accept", "")
     )
-    async def estimate(
-        entry: Named,
-        request: Request,
-        audience: _Reader,
-        form: Annotated[
-            Literal["json", "csv"] | None,
-            Query(
-                alias="format", description="The format; overrides the Accept header."
-            ),
-        ] = None,
-    ) -> Response:
-        """Read the newest estimate: readers see it in steps of many messages, the administrator as it is."""
-        csv = form == "csv" or (
-            form is None and "text/csv" in request.headers.get("accept", "")
+    all_covered = await asyncio.to_thread(results.covered, collector.store, audience)
+    covered = all_covered.get(entry.name, 0)
+    headers = _estimate_headers(entry, f"{audience}-{covered}", csv)
+    if "ETag" in headers and matches(request, headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    async with collector.rendering[csv]:
+        make = _study_rendered if entry.is_study else _rendered
+        content = await asyncio.to_thread(
+            make, collector, entry, audience, covered, csv
         )
-        all_covered = await asyncio.to_thread(
-            results.covered, collector.store, audience
-        )
-        covered = all_covered.get(entry.name, 0)
-        headers = _estimate_headers(entry, f"{audience}-{covered}", csv)
-        if "ETag" in headers and matches(request, headers["ETag"]):
-            return Response(status_code=304, headers=headers)
-        async with rendering[csv]:
-            make = _study_rendered if entry.is_study else _rendered
-            content = await asyncio.to_thread(
-                make, collector, entry, audience, covered, csv
-            )
-        # Other requests of this address, sent at the same moment, may have been answered meanwhile.
-        wait = collector.reading.take(request.scope[BODY].address, 0)
-        if wait:
-            raise too_fast("requests", wait)
-        headers["Content-Length"] = str(len(content))
-        return StreamingResponse(
-            _pieces(content, turns),
-            200,
-            headers,
-            "text/csv; charset=utf-8" if csv else "application/json",
-        )
-
-    return router
-
-
-def _progress_routes(collector: Collector) -> APIRouter:
-    """How estimates became better, and the certificate of their privacy."""
-    router = APIRouter()
-
-    @router.get("/v1/campaigns/{name}/progress", openapi_extra=optional_token)
-    def progress(entry: Named, audience: _Reader) -> Progress:
-        """Read the error so far, its prediction, and the arrivals per hour."""
-        _refuse_study(entry)
-        return Progress(
-            **results.progress(
-                collector.store, entry.campaign, audience, collector.clock.hour()
-            )
-        )
-
-    @router.get("/v1/campaigns/{name}/certificate", response_model=dict[str, Any])
-    def certificate(entry: Named) -> Response:
-        """Read the certificate of the mechanism's privacy, which `sstq audit verify` checks."""
-        return Response(
-            _certificate(entry.campaign.mechanism), media_type="application/json"
-        )
-
-    return router
-
-
-def _state_routes(collector: Collector) -> APIRouter:
-    """The state of all messages, for the administrator."""
-    router = administrator_router()
-    saving = asyncio.Semaphore(1)  # one at a time: a state may take gigabytes
-
-    @router.get(
-        "/v1/campaigns/{name}/state",
-        responses={200: {"content": {"application/octet-stream": BINARY}}},
-        response_class=Response,
+    # Other requests of this address, sent at the same moment, may have been answered meanwhile.
+    wait = collector.reading.take(request.scope[BODY].address, 0)
+    if wait:
+        raise too_fast("requests", wait)
+    headers["Content-Length"] = str(len(content))
+    return StreamingResponse(
+        _pieces(content, collector.turns),
+        200,
+        headers,
+        "text/csv; charset=utf-8" if csv else "application/json",
     )
-    async def state(entry: Named) -> Response:
-        """Download the state of all folded messages, which `sstq aggregate` can continue from."""
-        _refuse_study(entry)
-        name = entry.name
-        async with saving:
-            file = await asyncio.to_thread(_saved_state, collector, name)
-        headers = {
-            "Content-Length": str(os.fstat(file.fileno()).st_size),
-            "Content-Disposition": f'attachment; filename="{name}.npz"',
-        }
-        chunks = iter(partial(file.read, _CHUNK), b"")
-        return StreamingResponse(
-            chunks, headers=headers, media_type="application/octet-stream"
-        )
 
-    return router
+
+@router.get("/v1/campaigns/{name}/progress", openapi_extra=optional_token)
+def progress(collector: TheCollector, entry: Named, audience: _Reader) -> Progress:
+    """Read the error so far, its prediction, and the arrivals per hour."""
+    _refuse_study(entry)
+    return Progress(
+        **results.progress(
+            collector.store, entry.campaign, audience, collector.clock.hour()
+        )
+    )
+
+
+@router.get("/v1/campaigns/{name}/certificate", response_model=dict[str, Any])
+def certificate(entry: Named) -> Response:
+    """Read the certificate of the mechanism's privacy, which `sstq audit verify` checks."""
+    return Response(
+        _certificate(entry.campaign.mechanism), media_type="application/json"
+    )
+
+
+@administration.get(
+    "/v1/campaigns/{name}/state",
+    responses={200: {"content": {"application/octet-stream": BINARY}}},
+    response_class=Response,
+)
+async def state(collector: TheCollector, entry: Named) -> Response:
+    """Download the state of all folded messages, which `sstq aggregate` can continue from."""
+    _refuse_study(entry)
+    name = entry.name
+    async with collector.saving:
+        file = await asyncio.to_thread(_saved_state, collector, name)
+    headers = {
+        "Content-Length": str(os.fstat(file.fileno()).st_size),
+        "Content-Disposition": f'attachment; filename="{name}.npz"',
+    }
+    chunks = iter(partial(file.read, _CHUNK), b"")
+    return StreamingResponse(
+        chunks, headers=headers, media_type="application/octet-stream"
+    )
 
 
 def _estimate_headers(

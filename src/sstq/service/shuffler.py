@@ -9,10 +9,10 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 
 import sqlalchemy as sa
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from prometheus_client.core import Metric
 
 from sstq.client.campaigns import NAME_PATTERN, Campaign, Document, read_document
@@ -20,7 +20,7 @@ from sstq.client.http import RequestError, request
 from sstq.client.sealing import CROWD_BYTES, SealingKey, cover_info, open_envelopes
 from sstq.client.signing import SHUFFLER_PREFIX, signer
 from sstq.service.app import new_app
-from sstq.service.common_routes import Named, administrator_router
+from sstq.service.common_routes import Named, administrator_router, here
 from sstq.service.crowds import count_outgoing, joined_by_crowd, waiting
 from sstq.service.mixing import Work
 from sstq.service.models import ShufflerStatus
@@ -311,30 +311,32 @@ def _of_study(campaign: Campaign) -> dict[str, Any]:
     return {name: terms.get(name) for name in ("senders", "shuffling")} | identity
 
 
+router = administrator_router()
+
+
+@router.get("/v1/campaigns/{name}/status")
+def status(
+    shuffler: Annotated[Shuffler, Depends(here)], entry: Named
+) -> ShufflerStatus:
+    """Count the people whose envelopes are waiting."""
+    campaign = entry.campaign
+    counts = shuffler.store.counts()[entry.stored.payer]
+    return ShufflerStatus(
+        name=entry.name,
+        status=campaign.status(shuffler.clock.now()),
+        threshold=campaign.shuffling.threshold if campaign.shuffling else 0,
+        waiting=waiting(shuffler.store, campaign.name),
+        outgoing=count_outgoing(shuffler.store, campaign.name),
+        tokens_issued=counts.issued,
+        tokens_unspent=counts.unspent,
+        refused_change=shuffler.refused.get((entry.name, "change")),
+        refused_batch=shuffler.refused.get((campaign.name, "batch")),
+        clock_doubtful=shuffler.clock.doubtful,
+    )
+
+
 def create_shuffler_app(settings: ShufflerSettings) -> FastAPI:
     """Create the ASGI application of a shuffler; ValueError if its database cannot be used."""
-    shuffler = Shuffler(settings)
-    app = new_app(shuffler, _DESCRIPTION, _UPLOAD, Work)
-
-    router = administrator_router()
-
-    @router.get("/v1/campaigns/{name}/status")
-    def status(entry: Named) -> ShufflerStatus:
-        """Count the people whose envelopes are waiting."""
-        campaign = entry.campaign
-        counts = shuffler.store.counts()[entry.stored.payer]
-        return ShufflerStatus(
-            name=entry.name,
-            status=campaign.status(shuffler.clock.now()),
-            threshold=campaign.shuffling.threshold if campaign.shuffling else 0,
-            waiting=waiting(shuffler.store, campaign.name),
-            outgoing=count_outgoing(shuffler.store, campaign.name),
-            tokens_issued=counts.issued,
-            tokens_unspent=counts.unspent,
-            refused_change=shuffler.refused.get((entry.name, "change")),
-            refused_batch=shuffler.refused.get((campaign.name, "batch")),
-            clock_doubtful=shuffler.clock.doubtful,
-        )
-
+    app = new_app(Shuffler(settings), _DESCRIPTION, _UPLOAD, Work)
     app.include_router(router)
     return app
