@@ -1,20 +1,20 @@
 """What the OpenAPI document says of the JSON of the HTTP interface.
 
-Bodies are described here and checked by `sstq.service.terms`; answers are models, from which FastAPI makes schemas.
+All are models, from which schemas are made. Bodies are checked by `sstq.service.terms` and `sstq.client.campaigns`.
 """
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from sstq.client.campaigns import MOST_PEOPLE, NAME_PATTERN, Readers, Senders
 from sstq.service.security import MEDIA_TYPE
-from sstq.service.terms import RENEWABLE, TooFew
+from sstq.service.terms import Renewable, TooFew
 
 CampaignName = Annotated[str, Path(alias="name", pattern=f"^{NAME_PATTERN}$")]
 _Name = Annotated[str, Field(pattern=f"^{NAME_PATTERN}$")]
-_TIME = {"type": "string", "examples": ["2027-01-31T18:00:00Z"]}
+_Time = Annotated[str, Field(examples=["2027-01-31T18:00:00Z"])]
 _Count = Annotated[int, Field(ge=0)]
 _Numbers = list[float | None]
 _Points = list[Annotated[list[float], Field(min_length=2, max_length=2)]]
@@ -38,88 +38,64 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 """The refusals of all routes."""
 
 
-def _body(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
-    schema = {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": properties,
-    } | more
-    return {
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": schema}},
-        }
-    }
-
-
 class _Model(BaseModel):
     model_config = ConfigDict(
         extra="forbid", strict=True, use_attribute_docstrings=True
     )
 
 
-_STRINGS = {"type": "array", "items": {"type": "string"}}
-_TERMS = {
-    "labels": _STRINGS,
-    "group_labels": _STRINGS,
-    "image_shape": {"type": "array", "items": {"type": "integer"}},
-    "opens": _TIME,
-    "closes": _TIME,
-    "most_messages": {"type": "integer"},
-    "senders": {"enum": [*get_args(Senders)]},
-    "readers": {"enum": [*get_args(Readers)]},
-    "origins": _STRINGS
-    | {"description": "Origins of web pages that may send; * for any."},
-    "release_every": {
-        "type": "integer",
-        "minimum": 1,
-        "maximum": MOST_PEOPLE,
-        "description": "Readers see a new estimate after this many messages at least.",
-    },
-}
-NEW_CAMPAIGN = _body(
-    _TERMS
-    | {
-        "name": {"type": "string", "pattern": f"^{NAME_PATTERN}$"},
-        "mechanism": {"type": "object", "description": "What `sstq spec` writes."},
-        "shuffling": {
-            "type": "object",
-            "description": "The fields of `sstq.client.Shuffling`.",
-        },
-        "study": {
-            "type": "object",
-            "description": "What `sstq study new` writes, instead of a mechanism.",
-        },
-        "people": {
-            "type": "integer",
-            "description": "Of a study: how many there are for all stages.",
-        },
-        "hours": {
-            "type": "number",
-            "description": "Of a study: how long a stage lasts.",
-        },
-        "least": {
-            "type": "number",
-            "description": "Of a study: the share of its people that a stage needs.",
-        },
-        "too_few": {"enum": [*get_args(TooFew)]},
-    },
-    required=["name"],
-)
+class _Terms(_Model):
+    labels: list[str]
+    group_labels: list[str]
+    image_shape: list[int]
+    opens: _Time
+    closes: _Time
+    most_messages: int
+    senders: Senders
+    readers: Readers
+    origins: list[str]
+    """Origins of web pages that may send; * for any."""
+    release_every: Annotated[int, Field(ge=1, le=MOST_PEOPLE)]
+    """Readers see a new estimate after this many messages at least."""
+
+
+class NewCampaign(_Terms):
+    """What creates a campaign or a study; all but the name may be left out."""
+
+    name: _Name
+    mechanism: dict[str, Any]
+    """What `sstq spec` writes."""
+    shuffling: dict[str, Any]
+    """The fields of `sstq.client.Shuffling`."""
+    study: dict[str, Any]
+    """What `sstq study new` writes, instead of a mechanism."""
+    people: int
+    """Of a study: how many there are for all stages."""
+    hours: float
+    """Of a study: how long a stage lasts."""
+    least: float
+    """Of a study: the share of its people that a stage needs."""
+    too_few: TooFew
+
+
+class Change(_Terms):
+    """What changes one; all may be left out."""
+
+    closed: Literal[True]
+    """Close the campaign for good."""
+    renew: list[Renewable]
+    """Replace these."""
+
+
+def _body(model: type[_Model], **more: Any) -> dict[str, Any]:
+    content = {"application/json": {"schema": model.model_json_schema() | more}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+NEW_CAMPAIGN = _body(NewCampaign, required=["name"])
 """The body that creates a campaign or a study."""
 
-CHANGE = _body(
-    _TERMS
-    | {
-        "closed": {"const": True, "description": "Close the campaign for good."},
-        "renew": {
-            "type": "array",
-            "items": {"enum": [*RENEWABLE]},
-            "description": "Replace these.",
-        },
-    },
-    minProperties=1,
-)
+CHANGE = _body(Change, required=[], minProperties=1)
 """The body that changes one."""
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Self, get_args
 from sstq.checks import ArgumentError, check_number, check_option
 from sstq.client.campaigns import MOST_HOURS, MOST_PEOPLE
 
-RENEWABLE = ("send_token", "read_token")
+Renewable = Literal["send_token", "read_token"]
 """The shared tokens that can be replaced."""
 
 TooFew = Literal["wait", "end"]
@@ -135,7 +135,7 @@ def take_renewed(terms: dict[str, Any]) -> list[str]:
     """Take the tokens to replace out of the body of a request; ValueError for any others."""
     renewed = _strings("renew", terms.pop("renew", []))
     for which in renewed:
-        check_option("renew", which, RENEWABLE)
+        check_option("renew", which, get_args(Renewable))
     return renewed
 
 
