@@ -8,10 +8,7 @@ bytes). Their `info` has the crowd (`Campaign.crowd`), so they open under the te
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from functools import cached_property
 
-import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import (
     X25519PrivateKey,
@@ -19,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import (
 )
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
+from sstq.client.signing import SecretKey
 from sstq.messages.batch import Messages
 
 OVERHEAD = 48  # bytes that sealing adds: 32 for the encapsulated key and 16 for the tag
@@ -36,25 +34,10 @@ def cover_info(crowd: bytes) -> bytes:
     return b"sstq-cover-v2\x00" + crowd
 
 
-@dataclass(frozen=True)
-class SealingKey:
-    """A key pair to seal for, from its 32 secret bytes."""
+class SealingKey(SecretKey):
+    """A key pair to seal for."""
 
-    secret: bytes = field(repr=False)
-
-    @classmethod
-    def generate(cls) -> SealingKey:
-        """Create a key from the operating system's randomness."""
-        return cls(X25519PrivateKey.generate().private_bytes_raw())
-
-    @cached_property
-    def public(self) -> bytes:
-        """The public key, 32 bytes."""
-        return (
-            X25519PrivateKey.from_private_bytes(self.secret)
-            .public_key()
-            .public_bytes_raw()
-        )
+    kind = X25519PrivateKey
 
 
 def seal(content: bytes, public: bytes, info: bytes) -> bytes:
@@ -89,10 +72,5 @@ def seal_person(
 
 def payloads(messages: Messages) -> list[bytes]:
     """Return the bytes of each single message: the lowest bit first, padded with zeros."""
-    count = len(messages)
-    width = messages.layout.message_bits
-    packed = np.frombuffer(messages.to_bytes(), dtype=np.uint8)
-    bits = np.unpackbits(packed, count=count * width, bitorder="little").reshape(
-        count, width
-    )
-    return [row.tobytes() for row in np.packbits(bits, axis=1, bitorder="little")]
+    places = range(len(messages))
+    return [messages[place : place + 1].to_bytes() for place in places]

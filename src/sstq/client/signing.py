@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, ClassVar, Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
@@ -22,24 +23,32 @@ SHUFFLER_PREFIX = b"sstq-shuffler-v2\x00"
 
 
 @dataclass(frozen=True)
-class SigningKey:
-    """A signing key, from its 32 secret bytes."""
+class SecretKey:
+    """A key pair, from its 32 secret bytes."""
 
+    kind: ClassVar[Any]
     secret: bytes = field(repr=False)
 
     @classmethod
-    def generate(cls) -> SigningKey:
+    def generate(cls) -> Self:
         """Create a key from the operating system's randomness."""
-        return cls(Ed25519PrivateKey.generate().private_bytes_raw())
+        return cls(cls.kind.generate().private_bytes_raw())
 
     @cached_property
-    def _key(self) -> Ed25519PrivateKey:
-        return Ed25519PrivateKey.from_private_bytes(self.secret)
+    def _key(self) -> Any:
+        return self.kind.from_private_bytes(self.secret)
 
     @cached_property
     def public(self) -> bytes:
-        """The public key (32 bytes), which documents name and clients pin."""
-        return self._key.public_key().public_bytes_raw()
+        """The public key, 32 bytes, which documents name."""
+        raw: bytes = self._key.public_key().public_bytes_raw()
+        return raw
+
+
+class SigningKey(SecretKey):
+    """A key pair to sign with; clients pin the public key."""
+
+    kind = Ed25519PrivateKey
 
     def sign(self, document: bytes, prefix: bytes = CAMPAIGN_PREFIX) -> str:
         """Sign a document; returns base64 for the header SSTQ-Signature."""

@@ -273,13 +273,15 @@ def _study_rendered(
         return study_results.as_csv(found or {}).encode()
     step = 1 if audience == "owner" else entry.own.release_every
     status = studies.status(collector, entry, collector.store.counts(), step)
-    known = {
-        "campaign": entry.name,
-        "count": covered,
-        "study": status.model_dump(),
-        "final": entry.stored.closed,
-    }
-    return json.dumps(known | {"result": found, "note": status.note}).encode()
+    answer = StudyAnswer(
+        campaign=entry.name,
+        count=covered,
+        study=status,
+        final=entry.stored.closed,
+        result=found,
+        note=status.note,
+    )
+    return answer.model_dump_json().encode()
 
 
 @lru_cache(maxsize=8)

@@ -120,15 +120,8 @@ class Store(Database):
     def campaigns(self) -> dict[str, StoredCampaign]:
         """Return all campaigns by name."""
         table = tables.campaigns.c
-        kept = (
-            table.name,
-            table.mechanism,
-            table.terms,
-            table.version,
-            table.closed,
-            table.study,
-        )
-        query = sa.select(*kept).order_by(table.name)
+        kept = ("name", "mechanism", "terms", "version", "closed", "study")
+        query = sa.select(*(table[column] for column in kept)).order_by(table.name)
 
         def work(connection: sa.Connection) -> dict[str, StoredCampaign]:
             senders: dict[str, set[bytes]] = {}
@@ -136,18 +129,12 @@ class Store(Database):
                 sa.select(tables.senders.c.campaign, tables.senders.c.digest)
             ):
                 senders.setdefault(own, set()).add(bytes(digest))
-            return {
-                row.name: StoredCampaign(
-                    row.name,
-                    parsed(row.mechanism),
-                    row.terms,
-                    row.version,
-                    row.closed,
-                    frozenset(senders.get(row.study or row.name, ())),
-                    row.study,
-                )
-                for row in connection.execute(query)
-            }
+            found = {}
+            for row in connection.execute(query):
+                own = senders.get(row.study or row.name, ())
+                solved = {"mechanism": parsed(row.mechanism), "senders": frozenset(own)}
+                found[row.name] = StoredCampaign(**row._asdict() | solved)
+            return found
 
         return self.read(work)
 
