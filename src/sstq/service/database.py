@@ -303,12 +303,10 @@ def _try_again(engine: sa.Engine, work: Callable[[sa.Connection], T]) -> T:
     raise AssertionError("unreachable")
 
 
-def totals(connection: sa.Connection, table: sa.Table) -> dict[str, int]:
-    """Add up the messages of a table per campaign."""
-    query = sa.select(table.c.campaign, sa.func.sum(table.c.messages)).group_by(
-        table.c.campaign
-    )
-    return {campaign: int(total) for campaign, total in connection.execute(query)}
+def total(table: sa.Table) -> sa.ColumnElement[int]:
+    """The sum of a table's messages, as a column of queries of campaigns."""
+    found = sa.select(sa.func.coalesce(sa.func.sum(table.c.messages), 0))
+    return found.where(table.c.campaign == campaigns.c.name).scalar_subquery()
 
 
 def put(connection: sa.Connection, table: sa.Table, row: Mapping[str, Any]) -> None:

@@ -27,12 +27,13 @@ from sstq.service import alarms
 from sstq.service.batches import shuffled_claim
 from sstq.service.database import (
     arrivals,
+    campaigns,
     estimates,
     history,
     pieces,
     put,
     releases,
-    totals,
+    total,
     verdicts,
 )
 from sstq.service.rendering import describe
@@ -118,7 +119,8 @@ def _keep(connection: sa.Connection, made: Renewed, release_every: int) -> None:
     row, error, found = made
     name = row["campaign"]
     messages = row["messages"]
-    if totals(connection, pieces).get(name, 0) < messages:
+    folded = sa.select(total(pieces)).where(campaigns.c.name == name)
+    if (connection.execute(folded).scalar() or 0) < messages:
         # deleted, or deleted and created again: an estimate of the old one must not stay behind
         return
     for kind, detail in found.items():

@@ -14,7 +14,7 @@ from sstq.aggregation import Aggregator, Estimate
 from sstq.mechanisms import Mechanism
 from sstq.service import database as tables
 from sstq.service import folding
-from sstq.service.database import Database, UnknownCampaign, put, totals
+from sstq.service.database import Database, UnknownCampaign, put, total
 from sstq.service.receiving import (
     Answer,
     Check,
@@ -273,20 +273,15 @@ class Store(Database):
 
     def waiting(self) -> dict[str, int]:
         """Count the messages that are not folded yet, of all campaigns that have some."""
-        return self.read(lambda connection: totals(connection, tables.uploads))
+        left = total(tables.uploads)
+        query = sa.select(tables.campaigns.c.name, left).where(left > 0)
+        return {name: int(count) for name, count in self.rows(query)}
 
     def received(self, name: str) -> int:
         """Count the messages of a campaign."""
-
-        def work(connection: sa.Connection) -> int:
-            kept = (tables.uploads, tables.pieces)
-            sums = [
-                sa.select(sa.func.sum(own.c.messages)).where(own.c.campaign == name)
-                for own in kept
-            ]
-            return sum(int(connection.execute(query).scalar() or 0) for query in sums)
-
-        return self.read(work)
+        both = total(tables.uploads) + total(tables.pieces)
+        query = sa.select(both).where(tables.campaigns.c.name == name)
+        return int(self.scalar(query) or 0)
 
     def study_state(self, name: str) -> str:
         """The state of a study, as JSON; UnknownCampaign if there is no such study."""
@@ -299,16 +294,9 @@ class Store(Database):
 
     def outdated(self) -> set[str]:
         """The campaigns whose estimate does not cover all folded messages."""
-
-        def work(connection: sa.Connection) -> set[str]:
-            covered = totals(connection, tables.estimates)
-            return {
-                name
-                for name, count in totals(connection, tables.pieces).items()
-                if covered.get(name, 0) < count
-            }
-
-        return self.read(work)
+        is_outdated = total(tables.estimates) < total(tables.pieces)
+        query = sa.select(tables.campaigns.c.name).where(is_outdated)
+        return {row.name for row in self.rows(query)}
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function of a store with this one."""
@@ -336,29 +324,17 @@ class Store(Database):
 
     def counts(self) -> dict[str, Counts]:
         """Return the counts of all campaigns."""
-        query = sa.select(tables.campaigns.c.name, tables.campaigns.c.issued)
-        left = sa.select(tables.tokens.c.campaign, sa.func.count()).group_by(
-            tables.tokens.c.campaign
+        own = tables.campaigns.c
+        folded = total(tables.pieces)
+        unspent = sa.select(sa.func.count()).where(tables.tokens.c.campaign == own.name)
+        query = sa.select(
+            own.name,
+            total(tables.uploads) + folded,
+            folded,
+            own.issued,
+            unspent.scalar_subquery(),
         )
-
-        def work(connection: sa.Connection) -> dict[str, Counts]:
-            waiting, folded = (
-                totals(connection, table) for table in (tables.uploads, tables.pieces)
-            )
-            unspent = {
-                campaign: int(tokens) for campaign, tokens in connection.execute(left)
-            }
-            return {
-                own: Counts(
-                    waiting.get(own, 0) + folded.get(own, 0),
-                    folded.get(own, 0),
-                    issued,
-                    unspent.get(own, 0),
-                )
-                for own, issued in connection.execute(query)
-            }
-
-        return self.read(work)
+        return {name: Counts(*map(int, found)) for name, *found in self.rows(query)}
 
 
 def new_campaign(
