@@ -100,3 +100,16 @@ def test_codes_are_tallied_alike_with_and_without_sorting(seed, limit):
     counter = Counter(codes.tolist())
     assert dict(zip(sent.tolist(), times.tolist(), strict=True)) == counter
     assert np.all(np.diff(sent) > 0)
+
+
+def test_messages_have_numbers_in_which_the_first_field_counts_fastest():
+    mechanism = sstq.FrameUnit(4, 1.0, frames=3)
+    estimator = mechanism.estimator
+    rows = mechanism.choice.size
+    row = np.array([0, rows - 1, 0, 5, rows - 1], dtype=np.uint16)
+    frame = np.array([0, 0, 1, 2, 2], dtype=np.uint8)
+    codes = estimator.codes(mechanism.messages_from_columns((row, frame), False))
+    assert codes.tolist() == [0, rows - 1, rows, 2 * rows + 5, 3 * rows - 1]
+    assert estimator.limit == 3 * rows
+    again = estimator.columns(codes)
+    assert [column.tolist() for column in again] == [row.tolist(), frame.tolist()]
