@@ -48,6 +48,36 @@ def test_coefficients_are_close_and_people_report_how_much_is_explained(seed):
     assert abs(model.r2_ - model.score(X, y)) < 6 * model.r2_stderr_ + 0.05
 
 
+def test_with_many_people_no_row_is_moved_and_columns_of_yes_and_no_are_told_right(
+    seed,
+):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 2, (200_000, 2)).astype(float)
+    true = np.array([0.4, -0.3])
+    y = X @ true + 0.1 * rng.standard_normal(len(X))
+    model = PrivateRegression(
+        6.0, bounds=(0, 1), y_bound=(-1, 1), random_state=seed
+    ).fit(X, y)
+    assert model.row_bound_ == pytest.approx(np.sqrt(2 * 3))
+    # Each is off by 2 %, and shrunk by at most as much; rows moved to 1.2·√d would have them 44 % too large.
+    np.testing.assert_allclose(model.coef_ / true, 1, atol=0.2)
+
+
+def test_predictions_move_long_rows_as_devices_do(seed):
+    X, y = people(5000, seed)
+    model = PrivateRegression(3.0, **UNIT, check_people=0, random_state=seed).fit(X, y)
+    # Few people: the shortest bound. A corner is √3 times as long as rows that bounds let expect.
+    assert model.row_bound_ == pytest.approx(1.2 * np.sqrt(3))
+    corner = np.array([[0.6, -0.6, 0.6]])
+    moved = corner * 1.2 / np.sqrt(3)
+    assert model.predict(corner) == pytest.approx(model.predict(moved))
+    inner = corner / 3
+    whole = model.coef_ @ inner[0] + model.intercept_
+    assert model.predict(inner) == pytest.approx([whole])
+    device = model.ask("errors", 100).vectors(np.vstack([corner, moved]), [0.1, 0.1])
+    np.testing.assert_allclose(device[0], device[1])
+
+
 def test_columns_are_scaled_by_bounds_or_public_rows():
     X, y = people(5000, 1)
     units = np.array([1.0, 1024.0, 2.0**-10])

@@ -28,7 +28,7 @@ FeatureMap = Any
 
 _LARGEST_SIDE = 4096
 # Columns in units of their spread end here: a longer tail would shrink all other columns at length 1.
-_MOST_SPREADS = 3.0
+MOST_SPREADS = 3.0
 _LARGEST_COLUMN = 1e30
 _MOST_COSINES = 1 << 14
 
@@ -107,7 +107,7 @@ class Columns:
         with np.errstate(all="ignore"):
             scaled = (rows.astype(np.float64) - self.centre) / self.spread
         scaled = np.where(
-            np.isnan(scaled), 0.0, np.clip(scaled, -_MOST_SPREADS, _MOST_SPREADS)
+            np.isnan(scaled), 0.0, np.clip(scaled, -MOST_SPREADS, MOST_SPREADS)
         )
         if not self.constant:
             return scaled

@@ -36,10 +36,17 @@ def symmetric(vector: Floats) -> Floats:
     return matrix + np.triu(matrix, 1).T
 
 
+def bounded_rows(rows: Floats, norm: float) -> Floats:
+    """Rows in units of the bound of their norm; longer ones are moved to it."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    bounded: Floats = rows / np.maximum(lengths, norm)
+    return bounded
+
+
 def moment_rows(rows: Floats, targets: Floats, bounds: Bounds) -> Floats:
     """(x, 1, y)/√3 of length at most 1, x and y in units of their bounds; what is beyond is moved to the bound."""
     norm, middle, half = bounds
-    x = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), norm)
+    x = bounded_rows(rows, norm)
     y = np.clip((targets - middle) / half, -1, 1)
     return np.column_stack([x, np.ones(len(x)), y]) / math.sqrt(3)
 

@@ -16,15 +16,25 @@ from sstq.aggregation import Estimate
 from sstq.array_types import Floats
 from sstq.checks import ArgumentError, check_argument, check_number
 from sstq.learning.cohorts import CohortEstimator
-from sstq.learning.features import apply_features
-from sstq.learning.moments import explained, moment_dim, symmetric
+from sstq.learning.features import MOST_SPREADS, apply_features
+from sstq.learning.moments import (
+    Bounds,
+    bounded_rows,
+    explained,
+    moment_dim,
+    symmetric,
+)
 from sstq.learning.questions import Kind, Question, checked_bounds
 from sstq.learning.report import RegressionReport
 from sstq.mechanisms import FrameUnit, Frequencies, GroupUnit
 from sstq.studies import StudyPlan, register_study
 
-# Rows of columns in units of their spread are about √D long; few are this many times as long.
-_LONG_ROW = 1.2
+# Rows of d columns in units of their spread are about √d long. Their bound is at least so many times that. Columns of
+# yes and no are √3 times as long as bounds let expect, and a shorter bound makes coefficients too large.
+_LEAST_BOUND = 1.2
+# The bound grows with the people until no row is longer, as long as the ridge is at most this part of a column's mean
+# square: a longer bound shrinks the columns beside the noise.
+_MOST_RIDGE = 0.25
 # Targets are judged within so many standard deviations of their mean.
 _JUDGED_SPREADS = 2.5
 
@@ -50,7 +60,10 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
     Attributes:
         coef_: the coefficients of the columns, (d,), in their units.
         intercept_: the constant.
-        ridge_: the ridge that was added, for columns in units of 1.2·√d times their spread; longer rows are clipped.
+        row_bound_: the length that rows of columns in units of their spread may have, at least 1.2·√d; longer ones are
+            moved to it, on devices and by `predict`, and if most are longer, `coef_` is too large by as much. The bound
+            grows with the people until no row is longer.
+        ridge_: the ridge that was added, for columns in units of `row_bound_` times their spread.
         people_: the number of people who answered.
         message_bits_: the bits per message.
         r2_, r2_stderr_: R² as the people who checked reported it, of targets within 2.5 standard deviations of their
@@ -106,8 +119,7 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
                 f"must be positive, or (low, high) with low < high, got {self.y_bound!r}",
             )
         self._map = replace(self._scaled_columns(columns), constant=0)
-        norm = _LONG_ROW * math.sqrt(self._map.width)
-        self._bounds = checked_bounds(norm, (low + high) / 2, (high - low) / 2)
+        self._range = ((low + high) / 2, (high - low) / 2)
 
     @property
     def _cohorts(self) -> dict[str, float]:
@@ -115,13 +127,27 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
         return {"moments": 1 - self.check_people, **checking}
 
     def _question(self, cohort: str, people: int, seed: int) -> Question:
-        dim = moment_dim(self._map.width)
-        judged: dict[str, Any] = {"bounds": self._bounds}
-        if cohort == "errors":
-            dim = 2
-            judged = self._judged
+        errors = cohort == "errors"
+        dim = 2 if errors else moment_dim(self._map.width)
         mechanism = FrameUnit(dim, self.epsilon, clients=people, frame_seed=seed)
+        judged: dict[str, Any] = (
+            self._judged
+            if errors
+            else {
+                "bounds": checked_bounds(
+                    self._row_bound(mechanism, people), *self._range
+                )
+            }
+        )
         return Question(cast(Kind, cohort), mechanism, features=self._map, **judged)
+
+    def _row_bound(self, mechanism: FrameUnit, people: int) -> float:
+        """The length that rows may have: the longest that leaves columns above the ridge, if any row can be so long."""
+        width = self._map.width
+        longest = MOST_SPREADS if self._ranges is None else math.sqrt(3)
+        ridge = width * _noise(mechanism, people) * math.sqrt(2 * (width + 1))
+        affordable = math.sqrt(_MOST_RIDGE / ridge)
+        return math.sqrt(width) * min(max(affordable, _LEAST_BOUND), longest)
 
     def _take(self, cohort: str, question: Question, estimate: Estimate) -> None:
         if cohort == "errors":
@@ -145,7 +171,8 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
         positive += self.ridge_ * np.eye(len(products))
         positive[-1, -1] = constant
         solution = np.linalg.solve(positive, along)
-        norm, middle, half = self._bounds
+        norm, middle, half = cast(Bounds, asked.bounds)
+        self.row_bound_ = norm
         self.coef_ = solution[:-1] * half / norm / self._map.spread
         self.intercept_ = float(
             middle + half * solution[-1] - self.coef_ @ self._map.centre
@@ -194,7 +221,7 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
         mechanism = self._question("moments", people, 0).mechanism
         noise = _noise(mechanism, max(1, sizes.get("moments", 0)))
         # A column of the length that rows have has this mean square.
-        square = 1 / (_LONG_ROW**2 * width)
+        square = 1 / self._row_bound(mechanism, max(1, sizes.get("moments", 0))) ** 2
         problem = (
             ""
             if noise * math.sqrt(2 * (width + 1)) < square
@@ -211,9 +238,12 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
     def predict(self, X: ArrayLike) -> Floats:
         """Predict the targets, (n,)."""
         check_is_fitted(self, "coef_")
+        columns = self._map
+        rows = apply_features(columns, apply_features(None, self._known_rows(X)))
+        moved = self.row_bound_ * bounded_rows(rows, self.row_bound_)
         predicted: Floats = (
-            apply_features(None, self._known_rows(X)) @ self.coef_ + self.intercept_
-        )
+            np.asarray(columns.centre) + moved * columns.spread
+        ) @ self.coef_ + self.intercept_
         return predicted
 
 
