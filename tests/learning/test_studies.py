@@ -33,6 +33,11 @@ def people(count, seed=0):
     )
 
 
+@pytest.mark.parametrize("kind", [PrivateClassifier, PrivateRegression])
+def test_names_are_listed_before_a_study_begins(kind):
+    assert {"fit", "question", "result"} <= set(dir(kind(3.0)))
+
+
 PUBLIC = [features for features, _ in people(60, 9)]
 COSINES = FourierFeatures([0.0, 0.0], [1.0, 1.0], count=6)
 STUDIES = {

@@ -72,6 +72,10 @@ class CohortEstimator(BaseEstimator, Study):  # type: ignore[misc]
     def _begin(self) -> None:
         """Check the parameters of a deployment."""
 
+    def __dir__(self) -> list[str]:
+        """All names: scikit-learn would read every property, and those of a study that has not begun raise."""
+        return list(object.__dir__(self))
+
     def _begin_once(self) -> None:
         if not hasattr(self, "_map"):
             self._begin()
