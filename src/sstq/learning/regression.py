@@ -35,6 +35,7 @@ _LEAST_BOUND = 1.2
 # The bound grows with the people until no row is longer, as long as the ridge is at most this part of a column's mean
 # square: a longer bound shrinks the columns beside the noise.
 _MOST_RIDGE = 0.25
+_Mechanism = FrameUnit | GroupUnit | Frequencies
 # Targets are judged within so many standard deviations of their mean.
 _JUDGED_SPREADS = 2.5
 
@@ -141,7 +142,7 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
         )
         return Question(cast(Kind, cohort), mechanism, features=self._map, **judged)
 
-    def _row_bound(self, mechanism: FrameUnit, people: int) -> float:
+    def _row_bound(self, mechanism: _Mechanism, people: int) -> float:
         """The length that rows may have: the longest that leaves columns above the ridge, if any row can be so long."""
         width = self._map.width
         longest = MOST_SPREADS if self._ranges is None else math.sqrt(3)
@@ -247,6 +248,6 @@ class PrivateRegression(RegressorMixin, CohortEstimator):  # type: ignore[misc]
         return predicted
 
 
-def _noise(mechanism: FrameUnit | GroupUnit | Frequencies, people: int) -> float:
+def _noise(mechanism: _Mechanism, people: int) -> float:
     """The standard error of the mean of one product."""
     return 3 * math.sqrt(mechanism.typical_error(people).total / mechanism.dim)
