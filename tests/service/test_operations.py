@@ -58,6 +58,14 @@ def test_nobody_else_reads_the_folder_and_the_token_is_printed_once(tmp_path):
     assert said == [token, str(folder / "administrator-token")]
 
 
+@pytest.mark.slow
+def test_a_token_of_the_environment_is_in_no_file_and_the_start_says_so(tmp_path):
+    with serving(tmp_path) as run:
+        said = run.process.stdout.readline()
+        assert "that of SSTQ_ADMINISTRATOR_TOKEN, in no file" in said
+        assert not (tmp_path / "administrator-token").exists()
+
+
 def test_an_open_folder_is_named_with_the_remedy(tmp_path, monkeypatch):
     tmp_path.chmod(0o755)
     for wrong, sentence in (

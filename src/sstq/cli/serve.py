@@ -60,7 +60,8 @@ def serve(
 ) -> None:
     """Run a collector that receives messages over HTTP, stores them durably and keeps an estimate up to date.
 
-    The first start makes the folder, stores an administrator token there and prints it once. Stop with Ctrl-C.
+    The first start makes the folder, stores an administrator token there and prints it once. If
+    SSTQ_ADMINISTRATOR_TOKEN is set, that is the token, and none is stored. Stop with Ctrl-C.
 
     Each option is also a variable: --port is SSTQ_PORT. Variables only: SSTQ_ADMINISTRATOR_TOKEN, SSTQ_METRICS_TOKEN,
     SSTQ_MESSAGES_PER_SECOND, SSTQ_BURST, SSTQ_READS_PER_SECOND, SSTQ_FOLD_SECONDS, SSTQ_GRACE_HOURS, SSTQ_LOG_FORMAT.
@@ -200,7 +201,7 @@ def kept_token(folder: Path) -> tuple[str, str]:
     given = os.environ.get("SSTQ_ADMINISTRATOR_TOKEN")
     path = folder / _TOKEN_FILE
     if given:
-        return given, "that of SSTQ_ADMINISTRATOR_TOKEN"
+        return given, "that of SSTQ_ADMINISTRATOR_TOKEN, in no file"
     if path.exists():
         return path.read_text(encoding="ascii").strip(), f"in {path}"
     token = new_token()
