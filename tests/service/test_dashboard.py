@@ -30,8 +30,9 @@ from sstq.client.signing import SigningKey
 from sstq.service.batches import Manifest
 from sstq.service.security import CONTENT_POLICY
 from tests.browsing import CHROMIUM, HASTY, browsing, quiet_page
+from tests.patience import until
 from tests.service.serving import ADMINISTRATOR, serving
-from tests.service.studying import begin, words
+from tests.service.studying import begin, panel, words
 
 pytestmark = pytest.mark.slow
 
@@ -499,6 +500,46 @@ def test_a_study_without_a_result_says_why(page, server):
         for width in (400, 1280):
             page.set_viewport_size({"width": width, "height": 900})
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@needs_browser
+def test_a_period_in_which_nobody_answered_is_shown_as_such(page, server):
+    assert begin(server, "still", panel(2), 10, hours=1e-4).status_code == 201
+    as_owner(page)
+    page.goto(f"{server.url}/still")
+    mark = page.locator("#stages li .state").last
+    playwright.expect(mark).to_have_text("■ nobody answered")
+    said = page.locator("#estimate-text")
+    playwright.expect(said).to_have_text("The study ended before anything was known.")
+    for width in (980, 400):
+        page.set_viewport_size({"width": width, "height": 900})
+        stages = page.locator("#stages")
+        assert stages.evaluate("list => list.scrollWidth <= list.clientWidth")
+
+
+IN_THE_LIST = """link => {
+  const own = link.getBoundingClientRect(), list = link.closest("ul").getBoundingClientRect();
+  return own.top >= list.top && own.bottom <= list.bottom;
+}"""
+
+
+@needs_browser
+def test_the_list_shows_the_campaign_that_was_chosen(page, server):
+    """Also where it is narrow, and also after somebody has gone back to another one."""
+    for number in range(12):
+        server.create(f"row-{number:02}", SMALL)
+    as_owner(page)
+    page.set_viewport_size({"width": 400, "height": 900})
+    last = page.locator("nav a[data-name='row-11']")
+    first = page.locator("nav a[data-name='row-00']")
+    page.goto(f"{server.url}/row-11")
+    until(lambda: last.evaluate(IN_THE_LIST))
+    assert not first.evaluate(IN_THE_LIST)
+    first.click()
+    playwright.expect(page.locator("#name")).to_have_text("row-00")
+    assert not last.evaluate(IN_THE_LIST)
+    page.go_back()
+    until(lambda: last.evaluate(IN_THE_LIST))
 
 
 @needs_browser

@@ -15,7 +15,7 @@ from sstq.cli import app
 from sstq.studies import Study
 from tests.patience import until
 from tests.service.serving import ADMINISTRATOR
-from tests.service.studying import DRINKS, next_stage, whole, words
+from tests.service.studying import DRINKS, begin, next_stage, panel, whole, words
 
 pytestmark = pytest.mark.slow
 
@@ -167,6 +167,15 @@ def test_a_campaign_that_closed_without_a_message_says_so(run, tmp_path):
     shown = run("campaign", "show", "quiet")
     assert "The campaign closed without a message." in shown
     assert "no estimate yet" not in shown
+
+
+def test_a_period_in_which_nobody_answered_is_shown_as_such(run, server):
+    assert begin(server, "still", panel(2), 10, hours=1e-4).status_code == 201
+    until(lambda: server.status("still")["status"] == "closed")
+    shown = run("campaign", "show", "still")
+    assert "2\tweek 2\t5\t0\tnobody answered\n" in shown
+    assert "learned" not in shown
+    assert "The study ended before anything was known." in shown
 
 
 def test_a_study_is_closed_changed_and_deleted(run, server, tmp_path):

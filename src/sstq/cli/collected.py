@@ -124,7 +124,8 @@ def _stage_row(stage: dict[str, Any]) -> list[object]:
     crowds = (stage["shuffling"] or {}).get("crowds", [])
     worst = max((crowd["epsilon"] for crowd in crowds), default=None)
     shown = [stage[field] for field in ("number", "name", "people", "received")]
-    return [*shown, stage["state"], worst]
+    unanswered = stage["state"] == "learned" and not stage["received"]
+    return [*shown, "nobody answered" if unanswered else stage["state"], worst]
 
 
 def write_counts(url: str, name: str, token: str, output: Path) -> None:

@@ -22,6 +22,7 @@ export const words = {
   ended: "■ ended",
   failed: "✕ failed",
   learned: "✓ learned",
+  unanswered: "■ nobody answered",
   dropped: "■ not used",
 };
 

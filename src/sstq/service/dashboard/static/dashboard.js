@@ -14,6 +14,7 @@ let chosen = nameInAddress();
 let shown = null; // the campaign whose figures are on the page
 let timer = 0;
 let listed = []; // all campaigns, found or not
+let revealed = ""; // the campaign to which the list was scrolled
 let focusOn = ""; // the campaign that somebody chose and that is not shown yet
 
 // The list
@@ -39,7 +40,20 @@ function showList(campaigns) {
   // Only where it differs: replaced elements would lose the focus.
   if (items.length !== list.children.length || items.some((item, place) => item !== list.children[place]))
     list.replaceChildren(...items);
+  const current = list.querySelector("a[aria-current]");
+  if (current && revealed !== chosen) {
+    revealed = chosen;
+    reveal(current, list);
+  }
   at("campaigns-none").hidden = campaigns.length > 0;
+}
+
+// The list is scrolled, if it must be, and not the page.
+function reveal(link, list) {
+  const own = link.getBoundingClientRect();
+  const seen = list.getBoundingClientRect();
+  const middle = (seen.height - own.height) / 2;
+  if (own.top < seen.top || own.bottom > seen.bottom) list.scrollTop += own.top - seen.top - middle;
 }
 
 function campaignLink(name) {

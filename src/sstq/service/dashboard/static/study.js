@@ -73,7 +73,7 @@ export class ShownStudy extends ShownCampaign {
       bar.value = stage.received;
       bar.ariaLabel = `People of ${stage.name}`;
       setText(people, `${count(stage.received)} of ${count(stage.people)} people`);
-      const now = stage.state === "open" ? state : (STAGES[stage.state] ?? stage.state);
+      const now = shownState(stage, state);
       mark.className = `state ${now}`;
       setText(mark, words[now]);
       if (stage.shuffling) setText(row.children[4], `The crowd that arrived justifies ${claim(stage.shuffling)}.`);
@@ -103,7 +103,7 @@ export class ShownStudy extends ShownCampaign {
 
   draw() {
     const { result, status } = this, [, drawing = drawTable] = DRAWINGS.find(([name]) => name in (result ?? {})) ?? [];
-    if (result) setText(at("estimate-text"), drawing(this, result));
+    if (result && this.covered) setText(at("estimate-text"), drawing(this, result));
     else
       setText(
         at("estimate-text"),
@@ -111,6 +111,13 @@ export class ShownStudy extends ShownCampaign {
           "Nothing is known yet. The result appears here when a stage is over.",
       );
   }
+}
+
+// A period may pass in which nobody answers: a panel goes on, and has learned nothing from it.
+function shownState({ state, received }, ofStudy) {
+  if (state === "open") return ofStudy;
+  if (state === "learned" && !received) return "unanswered";
+  return STAGES[state] ?? state;
 }
 
 function stageRow({ number: place, name, shuffling }) {
