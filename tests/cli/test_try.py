@@ -1,3 +1,4 @@
+import csv
 import json
 import logging
 import re
@@ -122,10 +123,14 @@ def test_a_survey_is_compared_item_by_item(tmp_path):
     rows = ["mac,10,a,1;0", "mac,30,a;b,0;1", "win,80,,", ",,b,1;1"] * 1000
     table = tmp_path / "people.csv"
     table.write_text("\n".join(["os,age,tools,place", *rows]) + "\n")
-    found = run("try", table, "--mechanism", spec)
-    header, *lines = [line.split("\t") for line in found.stdout.splitlines()]
-    assert header == ["question", "item", "estimate", "low", "high", "true"]
-    true = {(name, item): float(value) for name, item, *_, value in lines}
+    whole = tmp_path / "all.csv"
+    found = run("try", table, "--mechanism", spec, "--output", whole)
+    shown, *_ = found.stdout.splitlines()
+    assert shown == "question\titem\testimate\tlow\thigh\ttrue"
+    _, *lines = csv.reader(whole.read_text().splitlines())
+    true = {
+        (name, item): float(f"{float(value):.4g}") for name, item, *_, value in lines
+    }
     assert true == {
         ("os", "mac"): 0.6667,
         ("os", "win"): 0.3333,
@@ -149,7 +154,7 @@ def test_a_survey_is_compared_item_by_item(tmp_path):
     assert all(
         abs(float(value) - float(true)) < 0.5 for *_, value, _, _, true in shares
     )
-    assert ["age", "mean", "–"] in [line[:3] for line in lines]
+    assert ["age", "mean", ""] in [line[:3] for line in lines]
     assert "of 17 intervals hold the true value" in found.stderr
     assert "total ε = 6" in found.stderr
 
@@ -283,3 +288,15 @@ def test_a_dead_address_is_reported_at_once(caplog):
     # It is the first thing that happens, and all that follows takes three seconds or more.
     ended = time.time()
     assert record.created - started < (ended - started) / 2
+
+
+def test_a_long_result_is_cut_and_written_whole(tmp_path):
+    np.save(tmp_path / "x.npy", np.full((50, 40), 0.01))
+    whole = tmp_path / "all.csv"
+    found = run("try", tmp_path / "x.npy", "--epsilon", 3, "--output", whole)
+    assert len(found.stdout.splitlines()) == 1 + 12
+    assert "28 more rows: write them with --output" in found.stderr
+    lines = whole.read_text().splitlines()
+    assert (lines[0], len(lines)) == ("column,estimate,stderr,true", 1 + 40)
+    again = ("try", tmp_path / "x.npy", "--epsilon", 3, "--output", whole)
+    assert "pass --force to overwrite it" in run(*again, code=2).stderr

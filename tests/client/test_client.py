@@ -1,6 +1,7 @@
 """The client and the commands, against a real server process and against servers that misbehave."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -440,3 +441,33 @@ def test_a_closed_campaign_is_said_before_any_token(server, tmp_path, senders, t
     said = sstq_run(*sending, *options, code=1, XDG_STATE_HOME=str(tmp_path))
     assert "The campaign is closed; nothing was sent" in said
     assert "token" not in said
+
+
+@pytest.mark.slow
+def test_closing_asks_on_a_terminal_and_never_in_a_script(server):
+    """It cannot be undone; whoever pipes the command gets no question."""
+    environment = {
+        **os.environ,
+        "SSTQ_URL": server.url,
+        "SSTQ_ADMINISTRATOR_TOKEN": ADMINISTRATOR,
+    }
+    for name, terminal, typed, options, closed in (
+        ("asked-no", True, b"n\n", (), False),
+        ("asked-yes", True, b"y\n", (), True),
+        ("not-asked", True, b"", ("--yes",), True),
+        ("script", False, b"", (), True),
+    ):
+        server.create(name, MECHANISM)
+        ours, theirs = os.openpty()
+        os.write(ours, typed)
+        done = subprocess.run(
+            [sys.executable, "-m", "sstq", "campaign", "close", name, *options],
+            env=environment,
+            stdin=theirs if terminal else subprocess.DEVNULL,
+            capture_output=True,
+        )
+        os.close(ours)
+        os.close(theirs)
+        assert (server.status(name)["status"] == "closed") == closed
+        assert (b"for good?" in done.stdout + done.stderr) == (typed != b"")
+        assert (done.returncode == 0) == closed

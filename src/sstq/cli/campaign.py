@@ -34,7 +34,15 @@ from sstq.cli.common import (
     required,
     write_text,
 )
-from sstq.cli.terminal import Facts, agree, flattened, note, show_facts, show_table
+from sstq.cli.terminal import (
+    Facts,
+    agree,
+    agree_on_terminal,
+    flattened,
+    note,
+    show_facts,
+    show_table,
+)
 
 HELP = """
 Manage the campaigns of a collector (sstq serve).
@@ -221,13 +229,20 @@ def _nothing_arrived(shuffled: bool) -> str:
     return "The campaign closed without a message."
 
 
-def close(name: str = _NAME, token: str = _TOKEN, url: str = _URL) -> None:
+def close(
+    name: str = _NAME,
+    token: str = _TOKEN,
+    url: str = _URL,
+    yes: bool = _YES,
+) -> None:
     """Close a campaign for good.
 
-    Messages that arrived are kept, and retries of them are still answered.
+    Messages that arrived are kept, and retries of them are still answered. On a terminal it asks first.
 
     Example: sstq campaign close steps
     """
+    if not yes:
+        agree_on_terminal(f"Close {name} for good?")
     ask("PATCH", url, f"/campaigns/{name}", token, {"closed": True})
     note(f"{name} is closed.")
     terms = ask("GET", url, f"/campaigns/{name}", token).get("shuffling")

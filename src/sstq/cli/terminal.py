@@ -3,6 +3,7 @@
 On a terminal results are formatted tables. Otherwise they are lines of tab-separated values, for other programs.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -50,6 +51,12 @@ def agree(question: str) -> None:
         ) from None
     if not agreed:
         raise typer.Abort
+
+
+def agree_on_terminal(question: str) -> None:
+    """Ask if a person can answer; a script without a terminal goes on."""
+    if sys.stdin.isatty():
+        agree(question)
 
 
 def _say(head: str, head_style: str, text: str, style: str) -> None:

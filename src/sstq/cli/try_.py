@@ -1,5 +1,6 @@
 """`sstq try`: encodes a file, estimates, and compares with the truth."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -7,18 +8,21 @@ from typing import TYPE_CHECKING
 from sstq.cli.common import (
     BOUNDS,
     COLUMNS,
+    FORCE,
     GROUPS,
     NO_HEADER,
     WrongUsage,
     argument,
+    check_output,
     chosen,
     given,
     option,
+    output_option,
     read_bounds,
     read_mechanism,
     take_only,
 )
-from sstq.cli.terminal import note, show_table
+from sstq.cli.terminal import note, show_rows
 
 if TYPE_CHECKING:
     from sstq import Mechanism, Simulation
@@ -56,11 +60,13 @@ def try_(
     longest: int | None = option(
         "With --words: find strings of at most so many letters.", show_default="16"
     ),
+    output: Path | None = output_option("Write all rows to this CSV file.", None),
+    force: bool = FORCE,
 ) -> None:
     """Simulate a collection on one machine: encode a file, estimate its mean, and compare it with the truth.
 
-    Nothing is sent and nothing is written. Try with public or invented data: the true mean is printed. Of private
-    groups the sums are shown, and of a survey the items of all questions.
+    Nothing is sent. Try with public or invented data: the true mean is printed. Of private groups the sums are shown,
+    and of a survey the items of all questions; --output writes what is too long to print.
 
     Example: sstq try people.csv --epsilon 3 --bounds bounds.json
 
@@ -82,19 +88,21 @@ def try_(
         longest=longest,
     )
     names = chosen(columns, no_header)
+    check_output(output, force, inputs=[vectors], suffixes=[".csv"])
     if spec is not None:
         take_only(typed, _OF_MECHANISM, "with --mechanism")
-        _show(_with_mechanism(read_mechanism(spec), vectors, names, groups))
+        trial = _with_mechanism(read_mechanism(spec), vectors, names, groups)
+        _show(trial, output)
         return
     if epsilon is None:
         raise WrongUsage("pass --epsilon, or --mechanism FILE")
     if column is not None:
         take_only(typed, _OF_WORDS, "with --words")
-        _try_words(vectors, epsilon, column, longest)
+        _try_words(vectors, epsilon, column, longest, output)
         return
     take_only(typed, _OF_NAME, "without --mechanism and --words")
     name = mechanism or "frameunit"
-    _show(_with_name(name, vectors, epsilon, clip, bounds, names))
+    _show(_with_name(name, vectors, epsilon, clip, bounds, names), output)
 
 
 def _with_mechanism(
@@ -142,31 +150,58 @@ def _with_name(
     return replace(trial, estimate=replace(trial.estimate, names=file.columns))
 
 
-def _show(trial: "Simulation") -> None:
+def _show(trial: "Simulation", output: Path | None) -> None:
     title = f"{round(trial.estimate.people):,} people, {trial.bits} bits each"
     if trial.true_items:
-        _show_items(trial, title)
+        _show_items(trial, title, output)
         return
+    rows = list(trial.rows())
     table = [
         (label, f"{value:.5g}", f"{float(f'{stderr:.2g}'):g}", f"{true:.5g}")
-        for label, value, stderr, true in trial.rows()
+        for label, value, stderr, true in rows
     ]
-    show_table(title, ("column", "estimate", "±", "true"), table)
+    _show_first(title, ("column", "estimate", "±", "true"), table)
+    _write(output, ("column", "estimate", "stderr", "true"), rows)
     _conclude(
         trial,
         f"error {trial.error:.3g}, predicted {trial.predicted_error:.3g}{trial.clip_note}",
     )
 
 
-def _show_items(trial: "Simulation", title: str) -> None:
+def _show_first(
+    title: str, header: Sequence[str], table: Sequence[Sequence[str]], caption: str = ""
+) -> None:
+    """Print the first rows, and how many more there are."""
+    rows = [dict(zip(header, cells, strict=True)) for cells in table]
+    show_rows(title, header, rows, "write them with --output", caption)
+
+
+def _write(
+    output: Path | None, header: Sequence[str], rows: Sequence[Sequence[object]]
+) -> None:
+    """Write all rows with all digits, if a file is wanted."""
+    from sstq.files.atomic import write_csv
+
+    if output is not None:
+        # what is unknown is an empty field
+        known = [[None if cell != cell else cell for cell in row] for row in rows]
+        write_csv(
+            output, header, [dict(zip(header, row, strict=True)) for row in known]
+        )
+        note(f"wrote {output}")
+
+
+def _show_items(trial: "Simulation", title: str, output: Path | None) -> None:
     """Show the items of a survey, and how many of their intervals hold."""
+    rows = list(trial.items())
     table = [
         (question, item, *(f"{number:.4g}".replace("nan", "–") for number in numbers))
-        for question, item, *numbers in trial.items()
+        for question, item, *numbers in rows
     ]
     header = ("question", "item", "estimate", "low", "high", "true")
     caption = "true: of those who have an answer, numbers being within their bounds"
-    show_table(title, header, table, caption=caption)
+    _show_first(title, header, table, caption)
+    _write(output, header, rows)
     held, told = trial.held()
     _conclude(
         trial,
@@ -183,7 +218,9 @@ def _conclude(trial: "Simulation", found: str) -> None:
         note(trial.note)
 
 
-def _try_words(table: Path, epsilon: float, column: str, longest: int | None) -> None:
+def _try_words(
+    table: Path, epsilon: float, column: str, longest: int | None, output: Path | None
+) -> None:
     """Find the strings that many people hold, and compare their shares with the true ones."""
     from collections import Counter
 
@@ -199,13 +236,11 @@ def _try_words(table: Path, epsilon: float, column: str, longest: int | None) ->
     held = Counter(map(study.spelling.normalised, texts))
     cells = zip(result.words, result.shares, result.stderr, strict=True)
     rows = [
-        (word, f"{share:.2%}", f"{error:.2%}", f"{held[word] / len(texts):.2%}")
-        for word, share, error in cells
+        (word, share, error, held[word] / len(texts)) for word, share, error in cells
     ]
-    show_table(
-        f"words of {len(texts):,} people",
-        ("string", "share", "±", "true"),
-        rows,
-    )
+    shown = [(word, *(f"{share:.2%}" for share in shares)) for word, *shares in rows]
+    title = f"words of {len(texts):,} people"
+    _show_first(title, ("string", "share", "±", "true"), shown)
+    _write(output, ("string", "share", "stderr", "true"), rows)
     note(f"total ε = {epsilon:g} per person; {plan.of}: {plan.error:.2%}")
     note(result.note)
