@@ -277,3 +277,23 @@ def test_the_commands_of_the_page(tmp_path, monkeypatch):
     lines = page.split("```sh\n")[1].split("```")[0].splitlines()
     told = [run(*shlex.split(line, comments=True)[1:]).stderr for line in lines]
     assert told[-1].strip() == "learned from 23,500 people; cohorts left: 1"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            ("columns", "--epsilon", 3, "--columns", "a,a"),
+            "--columns must be different",
+        ),
+        (
+            ("panel", "--mechanism", "M", "--period", ""),
+            "--period must be a name of up",
+        ),
+    ],
+)
+def test_what_a_study_refuses_is_named_as_it_was_typed(tmp_path, options, said):
+    (tmp_path / "M").write_text(sstq.Frequencies(3, 2.0).to_json())
+    given = [tmp_path / "M" if part == "M" else part for part in options]
+    new = run("study", "new", tmp_path / "new.json", "--kind", *given, code=2)
+    assert said in new.stderr

@@ -14,7 +14,7 @@ import numpy as np
 
 from sstq.aggregation import Aggregator, Estimate
 from sstq.array_types import Floats
-from sstq.checks import check_argument
+from sstq.checks import ArgumentError, check_argument
 from sstq.files.strict_json import JsonObject
 from sstq.inputs.cells import cells_of
 from sstq.inputs.single_vectors import LARGEST
@@ -156,7 +156,9 @@ class ColumnRange(Range):
             and all(isinstance(name, str) for name in names)
             and len(set(names)) == len(names)
         )
-        require(fine, f"columns must be different names, got {names!r}")
+        if not fine:
+            problem = f"must be different names, got {names!r}"
+            raise ArgumentError("columns", problem)
         Study.__init__(self, epsilon=check_argument("epsilon", epsilon), columns=names)
 
     @property

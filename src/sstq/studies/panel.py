@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sstq.aggregation import Aggregator, Estimate
-from sstq.checks import check_number, check_option
+from sstq.checks import ArgumentError, check_number, check_option
 from sstq.files.strict_json import JsonObject
 from sstq.mechanisms import FrameUnit, Frequencies, Mechanism
 from sstq.mechanisms.registry import from_document
@@ -52,10 +52,9 @@ class PeriodQuestion(Question):
         check_number("number", self.number, 1, self.periods, integer=True)
         check_option("late", self.late, LATE)
         named = isinstance(self.period, str) and 0 < len(self.period) <= _LONGEST_NAME
-        require(
-            named,
-            f"period must be a name of up to {_LONGEST_NAME} letters, got {self.period!r}",
-        )
+        if not named:
+            allowed = f"must be a name of up to {_LONGEST_NAME} letters"
+            raise ArgumentError("period", f"{allowed}, got {self.period!r}")
         require(
             self.mechanism.messages == 1,
             f"mechanism must be one with one message, got {self.mechanism!r}",
