@@ -1,6 +1,7 @@
 """Messages that were paid for are never lost, never paid for twice and never encoded again, whatever happens."""
 
 import os
+import shlex
 import sqlite3
 import stat
 import subprocess
@@ -422,8 +423,12 @@ def test_an_outbox_is_private_and_never_replaced(tmp_path):
         database.execute("PRAGMA user_version = 7")
     with pytest.raises(
         ValueError, match="the outbox has version 7, this library reads 2"
-    ):
+    ) as refused:
         Outbox("steps", path)
+    # The command in the message works.
+    command = str(refused.value).rpartition("away: ")[2]
+    subprocess.run(shlex.split(command), check=True)
+    assert Outbox("steps", path).still_wait(["week 12"]) == []
     path.write_bytes(b"no database" * 100)
     with pytest.raises(ValueError, match="not an outbox, or it is damaged"):
         Outbox("steps", path)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import shlex
 import sqlite3
 import threading
 import weakref
@@ -161,7 +162,8 @@ class Outbox:
             (version,) = self._database.execute("PRAGMA user_version").fetchone()
             if version not in (0, _VERSION):
                 raise ValueError(
-                    f"{self}: the outbox has version {version}, this library reads {_VERSION}"
+                    f"{self}: the outbox has version {version}, this library reads {_VERSION}; send what waits in it "
+                    f"with the sstq that wrote it, then move it away: {shlex.join(['mv', str(self), f'{self}.old'])}"
                 )
         self._database.executescript(
             f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {_VERSION}; COMMIT;"
