@@ -9,7 +9,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -315,6 +315,26 @@ def put(connection: sa.Connection, table: sa.Table, row: Mapping[str, Any]) -> N
         table.delete().where(*(own == row[own.name] for own in table.primary_key))
     )
     connection.execute(table.insert(), row)
+
+
+def insert_rows(
+    connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]
+) -> None:
+    """Insert some rows at once: into PostgreSQL as an array per column, which takes it half the time."""
+    if connection.dialect.name == "postgresql":
+        columns = {own: [row[own] for row in rows] for own in table.c.keys()}  # noqa: SIM118
+        connection.execute(_from_arrays(table), columns)
+    else:
+        connection.execute(table.insert(), rows)
+
+
+@cache
+def _from_arrays(table: sa.Table) -> sa.Insert:
+    columns = [
+        sa.func.unnest(sa.bindparam(own.name, type_=sa.ARRAY(own.type)))
+        for own in table.c
+    ]
+    return table.insert().from_select(list(table.c.keys()), sa.select(*columns))
 
 
 def delete_keys(

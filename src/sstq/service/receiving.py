@@ -91,7 +91,6 @@ _USED = (
     .where(_of(tables.senders), tables.senders.c.digest == sa.bindparam("sender"))
     .values(used=sa.bindparam("number"))
 )
-_NEW_RECEIPTS = tables.receipts.insert()
 _NEW_MESSAGES = tables.uploads.insert()
 
 
@@ -227,7 +226,7 @@ def receive(
                 answers[place] = count if upload.count == count else Refusal.KEY
     # A statement costs as much as the rows of many uploads: these are for all campaigns.
     if receipts:
-        connection.execute(_NEW_RECEIPTS, receipts)
+        tables.insert_rows(connection, tables.receipts, receipts)
         connection.execute(_NEW_MESSAGES, messages)
     return answers
 

@@ -14,7 +14,7 @@ from sstq.aggregation import Aggregator, Estimate
 from sstq.mechanisms import Mechanism
 from sstq.service import database as tables
 from sstq.service import folding
-from sstq.service.database import Database, UnknownCampaign, put, total
+from sstq.service.database import Database, UnknownCampaign, insert_rows, put, total
 from sstq.service.receiving import (
     Answer,
     Check,
@@ -227,7 +227,7 @@ class Store(Database):
             # and so not a retry of this call
             if rows and connection.execute(first).one_or_none() is None:
                 connection.execute(more)
-                connection.execute(tables.tokens.insert(), rows)
+                insert_rows(connection, tables.tokens, rows)
 
         self._change(name, work)
 
