@@ -1,4 +1,4 @@
-"""Speed from a vector to a mean: the transform, encoding, all cores, randomness, aggregation, start-up, growth.
+"""Speed from a vector to a mean: the transform, encoding, all cores, randomness, aggregation, start-up, growth, ε.
 
 Also what the time of encoding tells of the data. Every point of `growth` is measured in a process of its own, because
 the peak of a process's memory never falls: `python -m benchmarks.speed '{"mechanism": "sstq", "clients": 10}'`.
@@ -17,6 +17,7 @@ from scipy.special import ndtri
 
 import sstq
 from benchmarks.harness import (
+    Measured,
     Remark,
     Result,
     benchmark,
@@ -300,11 +301,7 @@ def aggregate() -> Iterator[Result | Remark]:
     mechanism = SSTQ(DIM, EPSILON, bits=BITS)
     rng = np.random.default_rng(1)
     count = 8_000_000
-    code, index = (
-        rng.integers(f.limit, size=count).astype(f.dtype)
-        for f in mechanism.layout.fields
-    )
-    messages = mechanism.messages_from_columns((code, index), simulated=True)
+    messages = _random_messages(mechanism, count, rng)
     raw = messages.to_bytes()
     aggregator = mechanism.aggregator()
     with tempfile.TemporaryDirectory() as folder, threads(1):
@@ -334,6 +331,16 @@ def aggregate() -> Iterator[Result | Remark]:
             "million messages/s",
             target=targets.get(kind),
         )
+
+
+def _random_messages(
+    mechanism: sstq.Mechanism, count: int, rng: np.random.Generator
+) -> sstq.Messages:
+    columns = (
+        rng.integers(f.limit, size=count, dtype=f.dtype)
+        for f in mechanism.layout.fields
+    )
+    return mechanism.messages_from_columns(tuple(columns), simulated=True)
 
 
 def _read(mechanism: SSTQ, path: Path) -> None:
@@ -420,6 +427,82 @@ def growth() -> Iterator[Result]:
         yield Result(f"{curve}, memory", peaks.max() / peaks.min(), "times")
 
 
+EPSILONS = (1.0, 3.0, 6.0, 12.0)
+PEOPLE = 10_000
+CATEGORIES = 1024
+
+
+@benchmark
+def growth_in_epsilon() -> Iterator[Result]:
+    """Time at ε = 3, 6 and 12 over that at ε = 1, d = 1,000, one thread: encoding, means of 10,000 messages, words."""
+    rng = np.random.default_rng(1)
+    vectors = unit_vectors(BATCH, 1000)
+    kinds: dict[str, tuple[np.ndarray, Callable[[float], sstq.Mechanism]]] = {
+        # It has more frames if the noise of so many people is less.
+        "FrameUnit": (
+            vectors,
+            lambda epsilon: FrameUnit(1000, epsilon, clients=PEOPLE),
+        ),
+        "SSTQ": (vectors, lambda epsilon: SSTQ(1000, epsilon)),
+        "Frequencies": (
+            rng.integers(CATEGORIES, size=PEOPLE),
+            lambda epsilon: sstq.Frequencies(categories=CATEGORIES, epsilon=epsilon),
+        ),
+    }
+    with threads(1):
+        for label, (values, make) in kinds.items():
+            mechanisms = [make(epsilon) for epsilon in EPSILONS]
+            encode = [partial(each.encode, values) for each in mechanisms]
+            yield from _over_the_first(f"{label}, encoding", encode, mechanisms)
+            mean = [
+                partial(_mean, each, _random_messages(each, PEOPLE, rng))
+                for each in mechanisms
+            ]
+            yield from _over_the_first(f"{label}, mean", mean, mechanisms)
+        letters = rng.choice(list("abcdefgh"), (200, 8))
+        words = np.array(["".join(word) for word in letters])
+        clocks = [
+            partial(_learning_seconds, epsilon, rng.choice(words, PEOPLE))
+            for epsilon in EPSILONS
+        ]
+        seconds = [Measured.least_of(taken) for taken in in_turns(*clocks, repeats=3)]
+        for epsilon, taken in zip(EPSILONS[1:], seconds[1:], strict=True):
+            note = f"{1e3 * taken:.3g} ms"
+            yield Result(f"words, ε = {epsilon:g}", taken / seconds[0], "×", note)
+
+
+def _over_the_first(
+    what: str,
+    calls: Sequence[Callable[[], object]],
+    mechanisms: Sequence[sstq.Mechanism],
+) -> Iterator[Result]:
+    first, *others = fastest(*calls, repeats=3)
+    for mechanism, taken in zip(mechanisms[1:], others, strict=True):
+        frames = getattr(mechanism, "frames", 1)
+        note = f"{mechanism.message_bits} bits, {frames:,} frames; {1e3 * taken:.3g} ms"
+        yield Result(f"{what}, ε = {mechanism.epsilon:g}", taken / first, "×", note)
+
+
+def _mean(mechanism: sstq.Mechanism, messages: sstq.Messages) -> None:
+    aggregator = mechanism.aggregator()
+    aggregator.update(messages)
+    aggregator.mean()
+
+
+def _learning_seconds(epsilon: float, words: np.ndarray) -> float:
+    """What a study of words takes to learn from its cohorts, without the encoding of their messages."""
+    study = sstq.studies.Words(epsilon=epsilon)
+    seconds = 0.0
+    left = words
+    while study.cohorts_left:
+        size = next(iter(study.cohort_sizes(len(left)).values()))
+        study.question(size)
+        messages = study.asked.encode(left[:size], 1)
+        left = left[size:]
+        seconds += seconds_of(partial(study.learn, messages))
+    return seconds
+
+
 def in_a_process(point: Point) -> tuple[float, int]:
     """The seconds of a point in a new process, and the peak of its memory in bytes."""
     with tempfile.TemporaryDirectory() as folder:
@@ -457,12 +540,7 @@ def _write_shards(folder: Path, form: str, messages: int) -> None:
 
     def batches(count: int) -> Iterator[sstq.Messages]:
         for first in range(0, count, 1 << 20):
-            size = min(1 << 20, count - first)
-            columns = (
-                rng.integers(f.limit, size=size, dtype=f.dtype)
-                for f in mechanism.layout.fields
-            )
-            yield mechanism.messages_from_columns(tuple(columns), simulated=True)
+            yield _random_messages(mechanism, min(1 << 20, count - first), rng)
 
     for first in range(0, messages, SHARD):
         write_messages(
