@@ -21,7 +21,8 @@ from benchmarks.harness import (
     memory_of,
     run_python,
 )
-from sstq.studies import Range, Words, smoothing
+from benchmarks.ranges import ranges, ranges_by_law
+from sstq.studies import Words, smoothing
 
 # The environment variable that names the parts to run, such as panels,strings.
 ONLY = "SSTQ_BENCHMARK_ONLY"
@@ -29,15 +30,6 @@ INSTALL = "pip install wordfreq msgpack"
 # Studies of 100,000 people; of a million there is one.
 REPEATS = 5
 WORDS_KNOWN = 10_000
-# People, dimensions and scales of the ranges, and ε.
-PEOPLE = 20_000
-DIM = 40
-SCALES = (1e-6, 1.0, 1e6)
-EPSILONS = (1.0, 3.0, 6.0)
-# So many studies per shape and ε, of which there are 36; the shape of the worst errors; what a false bin would do.
-STUDIES = 28
-HARDEST = "5 % at 30 times"
-RUINED = 10
 # Panels: 8 questions of 10 categories; the drift per week, and jumps.
 PERIODS = 52
 CURVES = 150
@@ -145,94 +137,6 @@ def learn_million() -> None:
         seconds += time.perf_counter() - before[0]
         of_cores += time.process_time() - before[1]
     print(seconds, of_cores, memory_of(what="VmHWM") / 1e6)
-
-
-def shapes(rng: np.random.Generator) -> Iterator[tuple[str, Floats]]:
-    """Twelve shapes of vectors."""
-    noise = rng.standard_normal((PEOPLE, DIM)) / math.sqrt(DIM)
-    along = np.ones(DIM) / math.sqrt(DIM)
-    for offset in (0.0, 0.2, 1.0, 5.0):
-        yield f"normal, offset {offset:g}", noise + offset * along
-    yield "Pareto 1.5", noise * (rng.pareto(1.5, PEOPLE) + 0.3)[:, None] + along
-    yield "Pareto 2.5", noise * (rng.pareto(2.5, PEOPLE) + 0.3)[:, None] + along / 2
-    yield (
-        "log-normal columns",
-        np.exp(rng.standard_normal((PEOPLE, DIM))) / math.sqrt(DIM),
-    )
-    yield (
-        "Student's t, 2 degrees",
-        rng.standard_t(2, (PEOPLE, DIM)) / math.sqrt(DIM) + along / 2,
-    )
-    yield "sphere", noise / np.linalg.norm(noise, axis=1, keepdims=True)
-    yield (
-        "nine of ten zero",
-        np.where(rng.random(PEOPLE) < 0.1, 1.0, 0.0)[:, None] * (noise + along),
-    )
-    yield (
-        "log-normal scale",
-        (noise + along) * np.exp(rng.standard_normal(PEOPLE))[:, None],
-    )
-    yield (
-        "5 % at 30 times",
-        noise * np.where(rng.random(PEOPLE) < 0.05, 30.0, 1.0)[:, None] + along,
-    )
-
-
-def clips(vectors: Floats) -> list[tuple[float, float]]:
-    """Clips, and the squared error of the mean of all vectors that each costs without noise."""
-    norms = np.linalg.norm(vectors, axis=1)
-    truth = vectors.mean(axis=0)
-    tried = np.quantile(
-        norms[norms > 0],
-        [0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.99, 0.999, 1],
-    )
-    factors = np.minimum(1, tried[:, None] / np.maximum(norms, 1e-300))
-    lost = factors @ vectors / len(vectors) - truth
-    return [*zip(tried.tolist(), np.sum(lost**2, axis=1).tolist(), strict=True)]
-
-
-def best_known(tried: list[tuple[float, float]], epsilon: float) -> float:
-    """The squared error with the best of these clips, chosen in hindsight."""
-    noise = sstq.FrameUnit(DIM, epsilon, clients=PEOPLE).typical_error(PEOPLE).variance
-    return min(noise * clip**2 + lost for clip, lost in tried)
-
-
-def ranges() -> Iterator[Result]:
-    """A thousand studies: the error over that of the best clip in hindsight, and how often regions hold."""
-    ratios: dict[tuple[str, float], list[float]] = {}
-    held = []
-    for seed in range(STUDIES):
-        scale = SCALES[seed % len(SCALES)]
-        for name, vectors in shapes(np.random.default_rng([seed, 2])):
-            tried = clips(vectors)
-            for epsilon in EPSILONS:
-                found = Range(DIM, epsilon).simulate(vectors * scale, seed)
-                error = float(
-                    np.linalg.norm(found.mean - (vectors * scale).mean(axis=0))
-                )
-                ratio = error / (scale * math.sqrt(best_known(tried, epsilon)))
-                ratios.setdefault((name, epsilon), []).append(ratio)
-                held.append(error <= found.region(0.95).radius)
-    for (name, epsilon), several in ratios.items():
-        of = f"range, {name}, ε = {epsilon:g}: error over that of the best clip"
-        yield Result(of, float(np.median(several)), "×", f"worst {max(several):.3g}")
-    every = np.concatenate(list(ratios.values()))
-    medians = {case: float(np.median(several)) for case, several in ratios.items()}
-    hard = {value for (name, _), value in medians.items() if name == HARDEST}
-    middle = float(np.median(every))
-    yield Result(
-        f"range, median of {len(every)} studies", middle, "×", "", 1.3, at_most=True
-    )
-    worst = max(medians.values())
-    yield Result("range, worst median", worst, "×", "", 2.2, at_most=True)
-    rest = max({*medians.values()} - hard)
-    yield Result(f"range, worst median without {HARDEST}", rest, "×")
-    ruined = int(np.sum(every > RUINED))
-    yield Result(
-        f"range, studies ruined (above {RUINED} ×)", ruined, "", "", 0, at_most=True
-    )
-    regions = 100 * float(np.mean(held))
-    yield Result("range, regions that hold", regions, "%", "", 93.0)
 
 
 def scenes(rng: np.random.Generator) -> Iterator[tuple[str, Floats, int | None]]:
@@ -388,6 +292,6 @@ def strings() -> Iterator[Result | Remark]:
 @benchmark
 def studies() -> Iterator[Result | Remark]:
     """Words that were found, means without a range, curves over time; all at one total ε per person."""
-    for part in (panels, questions, ranges, strings):
+    for part in (panels, questions, ranges, ranges_by_law, strings):
         if part.__name__ in os.environ.get(ONLY, part.__name__).split(","):
             yield from part()

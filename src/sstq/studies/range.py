@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,15 @@ from sstq.studies.facts import estimate_from_dict, estimate_to_dict
 from sstq.studies.questions import Question, register_question, require
 from sstq.studies.results import RangeResult
 
-# The shares of people in the first two cohorts, and of those who tell their distance from the centre.
-_NORMS = 0.06
+# The shares of people who tell their norms, more of them as long as these are not sure; a rough centre; and distances.
+_NORMS = {"norms": 0.06, "norms 2": 0.12, "norms 3": 0.18}
 _CENTRE = 0.14
 _DISTANCES = 0.06
 # How much of what clipping may bias it usually does, before and after a centre is subtracted.
 _BIAS = 0.5
 _BIAS_CENTRED = 0.3
+# The share of those who are not zero that a first clip leaves out at most: long vectors may cancel each other.
+_LONG = 0.2
 # A centre is subtracted if it is this much of the mean square of the norms, and sure.
 _WORTH = 0.35
 _SURE = 2.8
@@ -110,10 +113,14 @@ class VectorQuestion(_Around):
 class Range(Study):
     """Estimate a mean of vectors without a known range, from one private message per person.
 
-    6 % of the people tell the bin of their norm, from which the server chooses a clip. 14 % tell their vector, which
-    gives a rough centre. If this is most of the vectors' length, 6 % tell the bin of their distance from it, and all
-    others send what is left of their vector, for which a smaller clip does. Otherwise they send the vector. The result
-    has the clip that was used and the share of people beyond it.
+    6 % of the people tell the bin of their norm, from which the server chooses a clip; if no size is sure, another 12 %
+    do, and 18 %. 14 % tell their vector, which gives a rough centre. If this is most of the vectors' length, 6 % tell
+    the bin of their distance from it, and all others send what is left of their vector, for which a smaller clip does.
+    Otherwise they send the vector.
+
+    Long vectors may cancel each other. So at most 20 % of the vectors are beyond the clip of the rough centre, and it
+    counts for more in the mean, the less the two differ beside their errors. The result has the last clip and the
+    share of people beyond it.
 
     `Range(columns=[…], epsilon=…)` finds bounds for the columns of a table instead (`sstq.studies.columns`).
 
@@ -146,9 +153,13 @@ class Range(Study):
 
     @property
     def weights(self) -> dict[str, float]:
-        """Norms, a centre, perhaps distances from it, and the mean."""
-        cohorts = {"norms": _NORMS, "centre": _CENTRE}
-        if len(self.learned) > 1 and self._centred:
+        """Norms until their size is sure, a centre, perhaps distances from it, and the mean."""
+        told = len(self._norm_cohorts)
+        rounds = max(1, told)
+        if 0 < told == len(self.learned) and not self._norms.sure:
+            rounds += 1
+        cohorts = dict(list(_NORMS.items())[:rounds]) | {"centre": _CENTRE}
+        if len(self.learned) > told and self._centred:
             cohorts["distances"] = _DISTANCES
         cohorts["mean"] = 1 - sum(cohorts.values())
         return self._left(cohorts)
@@ -160,53 +171,90 @@ class Range(Study):
         sizes = np.minimum(EDGES[1:], clip)
         least = _SURE * error2 * math.sqrt(2 / self.options["dim"])
         return float(centre @ centre) - error2 > max(
-            least, _WORTH * float(self._norms @ sizes**2)
+            least, _WORTH * float(self._norms.chosen @ sizes**2)
         )
 
     @property
-    def _norms(self) -> Floats:
-        return _histograms(self.learned[0])[1]
+    def _norm_cohorts(self) -> list[dict[str, Any]]:
+        """What the cohorts told that were asked for their norms."""
+        return list(takewhile(lambda facts: "shares" in facts, self.learned))
+
+    @property
+    def _norms(self) -> bins.Histogram:
+        """What all of them told."""
+        cohorts = self._norm_cohorts
+        people = np.array([facts["people"] for facts in cohorts])
+        shares = people @ np.array([facts["shares"] for facts in cohorts])
+        return self._read(shares / people.sum(), self._norm_error)
+
+    @property
+    def _norm_error(self) -> float:
+        """The standard error of a bin of norms."""
+        people = np.sum([facts["people"] for facts in self._norm_cohorts])
+        first = self.learned[0]
+        return float(first["error"] * np.sqrt(first["people"] / people))
+
+    def _read(
+        self, shares: Floats, error: float, highest: int = BINS - 1
+    ) -> bins.Histogram:
+        skewness = bins.skewness(error, self.options["epsilon"])
+        return _read(tuple(shares.tolist()), error, skewness, highest)
+
+    @property
+    def _centre_facts(self) -> dict[str, Any]:
+        return self.learned[len(self._norm_cohorts)]
 
     @property
     def _centre(self) -> tuple[float, Floats, float]:
-        """The clip, the mean and its squared error of the second cohort."""
-        facts = self.learned[1]
+        """The clip, the mean and its squared error of the cohort that tells a centre."""
+        facts = self._centre_facts
         return facts["clip"], np.array(facts["value"]), facts["error2"]
+
+    @property
+    def _distances(self) -> bins.Histogram:
+        """What is known of the distances from the centre, which are at most a norm and the centre's length."""
+        facts = self.learned[len(self._norm_cohorts) + 1]
+        beyond = bins.beyond(self._norms.likely)
+        longest = EDGES[int(np.argmax(beyond < facts["error"]))]
+        reach = longest + np.linalg.norm(self._centre[1])
+        return self._read(np.array(facts["shares"]), facts["error"], int(bin_of(reach)))
 
     def ask(self, cohort: str, people: int) -> Question:
         """Ask for bins, or for vectors with the clip of least error."""
         options = {"study": self.identifier, "dim": self.options["dim"]}
-        centre = (
-            self._centre[1].tolist() if len(self.learned) > 1 and self._centred else []
-        )
-        if cohort in ("norms", "distances"):
+        rough = len(self.learned) > len(self._norm_cohorts)
+        centre = self._centre[1].tolist() if rough and self._centred else []
+        if cohort in _NORMS or cohort == "distances":
             return NormQuestion(
                 **options,
                 centre=centre,
                 mechanism=Frequencies(BINS, self.options["epsilon"]),
             )
-        counted = people
-        bias = _BIAS_CENTRED if centre else _BIAS
         if cohort == "centre":
-            counted = round(people * (1 - _NORMS) / _CENTRE)
-        elif not centre:
-            bias = self._direction
-        clip = bins.best_clip(
-            _histograms(self._last_bins)[1], self._noise2(counted), bias
-        )
+            told = sum(list(_NORMS.values())[: len(self._norm_cohorts)])
+            counted = round(people * (1 - told) / _CENTRE)
+            known = self._norms.chosen
+            clip = min(
+                bins.best_clip(known, self._noise2(counted), _BIAS),
+                bins.exceeded_by(known, _LONG),
+            )
+        elif centre:
+            clip = bins.best_clip(
+                self._distances.chosen, self._noise2(people), _BIAS_CENTRED
+            )
+        else:
+            clip = bins.best_clip(
+                self._norms.chosen, self._noise2(people), self._direction
+            )
         return VectorQuestion(
             **options, centre=centre, mechanism=self._vectors(people, clip)
         )
 
     @property
-    def _last_bins(self) -> dict[str, Any]:
-        return next(facts for facts in reversed(self.learned) if "shares" in facts)
-
-    @property
     def _direction(self) -> float:
         """How much of its length the mean of all vectors has, at most: what is clipped moves it by as much."""
         clip, centre, error2 = self._centre
-        length = float(self._norms @ np.minimum(EDGES[1:], clip))
+        length = float(self._norms.chosen @ np.minimum(EDGES[1:], clip))
         square = max(float(centre @ centre) - error2, 0.0) + 2 * error2 * math.sqrt(
             2 / len(centre)
         )
@@ -248,31 +296,32 @@ class Range(Study):
         }
 
     def conclude(self) -> Any:
-        """Return the mean around the centre, or the mean of both cohorts that sent vectors, by their errors."""
+        """Return the mean of both cohorts that sent vectors, by their errors."""
         last = self.learned[-1]
-        likely = _histograms(self._last_bins)[0]
-        lost = bins.excess(likely)[_edge(last["clip"])]
         mean = estimate_from_dict(Estimate, last)
         centre = np.zeros(self.options["dim"])
+        known = self._norms
+        error = self._norm_error
         if self._centred:
             centre = self._centre[1]
             mean = replace(mean, value=mean.value + centre)
-        else:
-            first = self.learned[1]
-            before = bins.excess(likely)[_edge(first["clip"])]
-            risk = (self._direction * lost) ** 2 + last["error2"]
-            share = risk / ((self._direction * before) ** 2 + first["error2"] + risk)
-            mean = _pooled(estimate_from_dict(Estimate, first), mean, share)
-            lost = share * before + (1 - share) * lost
-        people = sum(facts["people"] for facts in self.learned)
-        beyond = float(bins.beyond(likely)[_edge(last["clip"])])
+            known = self._distances
+            error = self.learned[-2]["error"]
+        edge = _edge(last["clip"])
+        lost = float(bins.excess(known.likely)[edge])
+        first = self._centre_facts
+        before = float(bins.excess(self._norms.likely)[_edge(first["clip"])]) + lost
+        rough = estimate_from_dict(Estimate, first)
+        share, moved = _share_of_first(
+            rough.value - mean.value, first["error2"], last["error2"], before
+        )
         return RangeResult(
-            mean,
-            float(lost),
+            _pooled(rough, mean, share),
+            lost + share * moved,
             last["clip"],
             centre,
-            (beyond, self._last_bins["error"]),
-            people,
+            (float(bins.beyond(known.likely)[edge]), error),
+            sum(facts["people"] for facts in self.learned),
             self.options["epsilon"],
         )
 
@@ -280,7 +329,9 @@ class Range(Study):
         """Tell the error of the mean in units of the norm that most vectors have."""
         sizes = self.cohort_sizes(people)
         rates = Frequencies(BINS, self.options["epsilon"]).sets.rates
-        needed = math.ceil((2 * _SURE) ** 2 * 4 * rates.variance_at(0.0) / _NORMS)
+        needed = math.ceil(
+            (2 * _SURE) ** 2 * 4 * rates.variance_at(0.0) / _NORMS["norms"]
+        )
         problem = f"too few people to find the norms; {needed:,} would do"
         vectors = sizes.get("centre", 0) + sizes["mean"]
         return StudyPlan(
@@ -292,14 +343,28 @@ class Range(Study):
         )
 
 
-def _histograms(facts: dict[str, Any]) -> tuple[Floats, Floats]:
-    """The likely shares of bins, and those to choose a clip by."""
-    return _read(tuple(facts["shares"]), facts["error"])
-
-
 @lru_cache(maxsize=8)
-def _read(shares: tuple[float, ...], error: float) -> tuple[Floats, Floats]:
-    return bins.read_histogram(np.array(shares), error)
+def _read(
+    shares: tuple[float, ...], error: float, skewness: float, highest: int
+) -> bins.Histogram:
+    return bins.read_histogram(np.array(shares), error, skewness, highest)
+
+
+def _share_of_first(
+    gap: Floats, first2: float, last2: float, most: float
+) -> tuple[float, float]:
+    """How much the first mean counts, and how far clipping may have moved it from the last one.
+
+    Without clipping both are weighted by their squared errors. What clipping moved is told by the gap between them, by
+    the rule of James and Stein, and is at most what was beyond the clip.
+    """
+    noise2 = first2 + last2
+    dim = len(gap)
+    gap2 = float(gap @ gap)
+    told2 = max(gap2 * dim / (dim - 2) - noise2, 0.0) if dim > 2 else math.inf
+    share = last2 / (noise2 + min(told2, most**2))
+    moved = math.sqrt(max(gap2 - noise2, 0.0) + 2 * noise2 * math.sqrt(2 / dim))
+    return share, min(moved + 2 * math.sqrt(noise2 / dim), most)
 
 
 def _edge(clip: float) -> int:

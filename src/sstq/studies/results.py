@@ -11,7 +11,7 @@ import numpy as np
 from sstq.aggregation import Estimate, Region
 from sstq.aggregation.estimates import data_frame
 from sstq.array_types import Floats
-from sstq.studies.bins import visible
+from sstq.studies.bins import skewness, visible
 
 
 class StudyResult(ABC):
@@ -93,7 +93,8 @@ class RangeResult(StudyResult):
     @property
     def note(self) -> str:
         """What the region leaves out."""
-        share = f"{visible(self.beyond[1]):.2g}"
+        error = self.beyond[1]
+        share = f"{visible(error, skewness(error, self.epsilon)):.2g}"
         return (
             f"a group of less than {100 * float(share):g} % of the people with far longer vectors is not seen, "
             "and the region leaves out how far it would move the mean"
