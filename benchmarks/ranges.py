@@ -23,11 +23,13 @@ SCALES = (1e-6, 1.0, 1e6)
 EPSILONS = (1.0, 3.0, 6.0)
 # So many studies per shape and ε, of which there are 36, from real messages, and by the law of hits.
 STUDIES = {"range": 28, "range, held out": 9, "range, fresh": 9}
-STUDIES_BY_LAW = 45
+STUDIES_BY_LAW = 9
+# Studies whose norms alone are told, by the law of hits, per shape and ε.
+NORMS_BY_LAW = 80
 # What a false bin would do to the error.
 RUINED = 10
 # Histograms per ε and number of people, and how many errors above are looked for.
-HISTOGRAMS = 4000
+HISTOGRAMS = 1000
 CHANCE = 4.0
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -220,12 +222,49 @@ def ranges_fresh() -> Iterator[Result]:
 
 
 def ranges_by_law() -> Iterator[Result]:
-    """More of them by the law of hits, from other seeds; and how often noise alone is a false bin."""
+    """Others by the law of hits, from other seeds."""
     for name in ("range", "range, held out"):
         yield from errors(f"{name}, by the law of hits", name, by_law, STUDIES_BY_LAW)
+
+
+def ranges_norms() -> Iterator[Result]:
+    """How often norms are sure and false, by the law of hits; and how often noise alone is a false bin."""
+    rng = np.random.default_rng(6)
+    told = list(shapes(np.random.default_rng([0, 2])))
+    for epsilon in EPSILONS:
+        unsure = 0
+        false = 0
+        for _, vectors in told:
+            norms = bin_of(np.linalg.norm(vectors, axis=1))
+            # no bin farther than a factor of 31 from the longest vector can be true
+            limit = min(int(norms.max()) + 20, BINS)
+            for _ in range(NORMS_BY_LAW):
+                known = _norms_told(norms, epsilon, rng)
+                unsure += not known.sure
+                false += bool(bins.beyond(known.chosen)[limit] > 1e-3)
+        studies = len(told) * NORMS_BY_LAW
+        name = f"range, norms by the law of hits, ε = {epsilon:g}"
+        yield Result(
+            f"{name}: unsure in the end", unsure / studies, "", f"of {studies}"
+        )
+        of = f"{name}: a false bin"
+        yield Result(of, false, "", f"of {studies}", 0, at_most=True)
     for epsilon in EPSILONS:
         for people in (180, 1200, 7200):
             yield from false_bins(epsilon, people)
+
+
+def _norms_told(norms: Any, epsilon: float, rng: np.random.Generator) -> Any:
+    """What the cohorts of a study tell of these norms."""
+    study = Range(DIM, epsilon)
+    left = rng.permutation(norms)
+    while next(iter(study.weights)).startswith("norms"):
+        size = next(iter(study.cohort_sizes(len(left)).values()))
+        held = np.bincount(left[:size], minlength=BINS)
+        shares, error = told_shares(held, epsilon, rng)
+        study._keep({"people": size, "shares": shares.tolist(), "error": error})
+        left = left[size:]
+    return study._norms
 
 
 def errors(

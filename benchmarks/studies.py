@@ -21,7 +21,7 @@ from benchmarks.harness import (
     memory_of,
     run_python,
 )
-from benchmarks.ranges import ranges, ranges_by_law, ranges_fresh
+from benchmarks.ranges import ranges, ranges_by_law, ranges_fresh, ranges_norms
 from sstq.studies import Words, smoothing
 
 # The environment variable that names the parts to run, such as panels,strings.
@@ -292,6 +292,14 @@ def strings() -> Iterator[Result | Remark]:
 @benchmark
 def studies() -> Iterator[Result | Remark]:
     """Words that were found, means without a range, curves over time; all at one total ε per person."""
-    for part in (panels, questions, ranges, ranges_by_law, ranges_fresh, strings):
+    for part in (
+        panels,
+        questions,
+        ranges,
+        ranges_by_law,
+        ranges_fresh,
+        ranges_norms,
+        strings,
+    ):
         if part.__name__ in os.environ.get(ONLY, part.__name__).split(","):
             yield from part()
