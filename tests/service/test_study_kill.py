@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 
@@ -48,6 +49,11 @@ class Crowd:
         self.acknowledged = defaultdict(list)
         self.documents = defaultdict(set)
 
+    def admit(self, people):
+        """Let so many more people take part."""
+        for _ in range(people):
+            self.admitted.release()
+
     def take_part(self, number):
         """Take part as one person; again and again, until the study says that there is nothing left to do."""
         self.admitted.acquire()
@@ -63,9 +69,9 @@ class Crowd:
             sent = []
             keep = client.outbox.put
 
-            def kept(answer, target, uploads, sent=sent, keep=keep, **more):
+            def kept(answer, uploads, *more, sent=sent, keep=keep, **named):
                 sent += uploads
-                keep(answer, target, sent, **more)
+                keep(answer, sent, *more, **named)
 
             client.outbox.put = kept
             try:
@@ -94,22 +100,32 @@ def killed_over_a_life(store, start, folder, kills, people):
     crowd = Crowd(server, study, folder, people + spare)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         going = [pool.submit(crowd.take_part, n) for n in range(len(crowd.tokens))]
-        for _ in range(kills):
-            when = random.choice(["while people come", "when it is full", "again"])
-            if when != "again":
-                until(lambda: room(store)[1] > 0)
-                stage, left = room(store)
-                less = random.randint(0, left) if when == "while people come" else 0
-                for _ in range(left - less):
-                    crowd.admitted.release()
-                until(lambda stage=stage, less=less: is_filled(store, stage, less))
-            time.sleep(random.uniform(0.0, 0.25))
-            server.kill()
-            server = start(port)
-        for _ in crowd.tokens:
-            crowd.admitted.release()
-        until(lambda: store.campaigns()[NAME].closed)
-        crowd.over.set()
+
+        def happens(condition):
+            """Whether a condition holds, unless somebody has failed, who would be missing for ever."""
+            for each in going:
+                if each.done():
+                    each.result()
+            return condition()
+
+        try:
+            for _ in range(kills):
+                when = random.choice(["while people come", "when it is full", "again"])
+                if when != "again":
+                    until(lambda: happens(lambda: room(store)[1] > 0))
+                    stage, left = room(store)
+                    less = random.randint(0, left) if when == "while people come" else 0
+                    crowd.admit(left - less)
+                    filled = partial(is_filled, store, stage, less)
+                    until(lambda filled=filled: happens(filled))
+                time.sleep(random.uniform(0.0, 0.25))
+                server.kill()
+                server = start(port)
+            crowd.admit(len(crowd.tokens))
+            until(lambda: happens(lambda: store.campaigns()[NAME].closed))
+        finally:
+            crowd.over.set()
+            crowd.admit(len(crowd.tokens))  # nobody waits any more
         for each in going:
             each.result()
     return study, crowd
