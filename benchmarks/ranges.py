@@ -24,6 +24,8 @@ EPSILONS = (1.0, 3.0, 6.0)
 # So many studies per shape and ε, of which there are 36, from real messages, and by the law of hits.
 STUDIES = {"range": 28, "range, held out": 9, "range, fresh": 9}
 STUDIES_BY_LAW = 9
+# Studies of incomes per ε.
+INCOMES = 16
 # Studies whose norms alone are told, by the law of hits, per shape and ε.
 NORMS_BY_LAW = 80
 # What a false bin would do to the error.
@@ -225,6 +227,23 @@ def ranges_by_law() -> Iterator[Result]:
     """Others by the law of hits, from other seeds."""
     for name in ("range", "range, held out"):
         yield from errors(f"{name}, by the law of hits", name, by_law, STUDIES_BY_LAW)
+
+
+def ranges_incomes() -> Iterator[Result]:
+    """Means of one number with a tail that nobody sees whole: exponent 1.8, so without a variance."""
+    for epsilon in EPSILONS:
+        off = []
+        held = 0
+        for seed in range(INCOMES):
+            rng = np.random.default_rng([seed, 7])
+            incomes = 20_000 * (1 + rng.pareto(1.8, PEOPLE))
+            found = Range(1, epsilon).simulate(incomes[:, None], seed)
+            truth = float(incomes.mean())
+            off.append(float(found.mean[0]) / truth - 1)
+            held += abs(found.mean[0] - truth) <= found.region(0.95).radius
+        of = f"incomes, Pareto 1.8, ε = {epsilon:g}: error of the mean, median"
+        ends = f"{100 * min(off):+.1f} to {100 * max(off):+.1f} %; {held} of {INCOMES} regions hold"
+        yield Result(of, 100 * float(np.median(off)), "%", ends)
 
 
 def ranges_norms() -> Iterator[Result]:

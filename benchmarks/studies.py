@@ -21,7 +21,13 @@ from benchmarks.harness import (
     memory_of,
     run_python,
 )
-from benchmarks.ranges import ranges, ranges_by_law, ranges_fresh, ranges_norms
+from benchmarks.ranges import (
+    ranges,
+    ranges_by_law,
+    ranges_fresh,
+    ranges_incomes,
+    ranges_norms,
+)
 from sstq.studies import Words, smoothing
 
 # The environment variable that names the parts to run, such as panels,strings.
@@ -298,6 +304,7 @@ def studies() -> Iterator[Result | Remark]:
         ranges,
         ranges_by_law,
         ranges_fresh,
+        ranges_incomes,
         ranges_norms,
         strings,
     ):

@@ -196,7 +196,7 @@ def excess(likely: Floats) -> Floats:
     return np.append(np.cumsum(parts[::-1])[::-1], 0.0)
 
 
-def best_clip(likely: Floats, noise2: float, bias: float) -> float:
-    """The edge with the least bias² + noise², if a clip of 1 has this noise² and clipping biases by a share of it."""
-    risk = (bias * excess(likely)) ** 2 + noise2 * EDGES**2
+def best_clip(lost: Floats, noise2: float, bias: float) -> float:
+    """The edge with the least bias² + noise²: a clip of 1 has this noise², and a share of `lost` is the bias."""
+    risk = (bias * lost) ** 2 + noise2 * EDGES**2
     return float(EDGES[np.argmin(risk)])

@@ -235,20 +235,28 @@ class Range(Study):
             counted = round(people * (1 - told) / _CENTRE)
             known = self._norms.chosen
             clip = min(
-                bins.best_clip(known, self._noise2(counted), _BIAS),
+                bins.best_clip(bins.excess(known), self._noise2(counted), _BIAS),
                 bins.exceeded_by(known, _LONG),
             )
         elif centre:
-            clip = bins.best_clip(
-                self._distances.chosen, self._noise2(people), _BIAS_CENTRED
-            )
+            lost = self._lost(self._norms.chosen, self._distances.chosen)
+            clip = bins.best_clip(lost, self._noise2(people), _BIAS_CENTRED)
         else:
-            clip = bins.best_clip(
-                self._norms.chosen, self._noise2(people), self._direction
-            )
+            lost = bins.excess(self._norms.chosen)
+            clip = bins.best_clip(lost, self._noise2(people), self._direction)
         return VectorQuestion(
             **options, centre=centre, mechanism=self._vectors(people, clip)
         )
+
+    def _lost(self, norms: Floats, distances: Floats) -> Floats:
+        """The most that clipping distances at each edge can move the mean.
+
+        More people told their norms, so these may show vectors that distances do not: a vector is as far from the
+        centre as its norm is longer, at least.
+        """
+        farther = EDGES + float(np.linalg.norm(self._centre[1]))
+        edges = np.minimum(np.searchsorted(EDGES, farther), BINS)
+        return np.maximum(bins.excess(distances), bins.excess(norms)[edges])
 
     @property
     def _direction(self) -> float:
@@ -301,14 +309,16 @@ class Range(Study):
         mean = estimate_from_dict(Estimate, last)
         centre = np.zeros(self.options["dim"])
         known = self._norms
+        excess = bins.excess(known.likely)
         error = self._norm_error
         if self._centred:
             centre = self._centre[1]
             mean = replace(mean, value=mean.value + centre)
             known = self._distances
+            excess = self._lost(self._norms.likely, known.likely)
             error = self.learned[-2]["error"]
         edge = _edge(last["clip"])
-        lost = float(bins.excess(known.likely)[edge])
+        lost = float(excess[edge])
         first = self._centre_facts
         before = float(bins.excess(self._norms.likely)[_edge(first["clip"])]) + lost
         rough = estimate_from_dict(Estimate, first)
